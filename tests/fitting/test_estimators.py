@@ -45,7 +45,8 @@ def sure():
 def test_fit_chooses_on_held_out_nights_and_writes_it_down(sure):
     report = fit_report(sure, cohort="lab")
     chosen = {each.statistic: each for each in report.estimators}
-    assert chosen.keys() == {"tst_minutes", "minutes_W", "minutes_N", "minutes_R", "rem_latency_minutes"}
+    latencies = {"sol_minutes", "rem_latency_minutes"}
+    assert chosen.keys() == {"tst_minutes", "minutes_W", "minutes_N", "minutes_R"} | latencies
     assert chosen["minutes_N"].estimator == "path"  # right to the epoch: no sum is
     assert chosen["minutes_N"].error == 0.0 < chosen["minutes_N"].default_error
     assert report.profile.estimators["minutes_N"] == "path"
@@ -60,7 +61,7 @@ def test_fit_chooses_on_held_out_nights_and_writes_it_down(sure):
     found, plain = estimates(result), sg.sleep_statistics(result)
     assert found.best.stage_minutes["N"] == plain.stage_minutes["N"]
     assert found.values("after")["expected_minutes_N"] == plain.stage_minutes["N"]
-    assert found.others["N"] == ESTIMATORS["path"]
+    assert "N" in found.by_estimator[ESTIMATORS["path"]]
 
 
 def test_two_subjects_choose_no_estimator(sure):
@@ -77,14 +78,18 @@ def test_a_profile_names_the_estimators_and_the_hypnogram_stays():
     plain, named = decode(density, base), decode(density, base.replace(estimators=NAMED))
     assert np.array_equal(plain.hypnogram.labels, named.hypnogram.labels)
     default, found = estimates(plain), estimates(named)
-    assert default.best == default.after and not default.others
+    assert default.best == default.after and default.stager_kind == "unsure"
     assert found.best.tst_minutes == found.before.tst_minutes
     counted = sg.sleep_statistics(named)
     assert found.best.stage_minutes["W"] == counted.stage_minutes["W"]
     assert found.best.stage_minutes["N2"] == default.after.stage_minutes["N2"]
     assert found.rem_latency_minutes == counted.rem_latency_minutes
     assert found.rem_latency_estimator == "first REM epoch"
-    assert found.others == {"TST": ESTIMATORS["probabilities"], "W": ESTIMATORS["path"]}
+    assert found.by_estimator == {
+        ESTIMATORS["probabilities"]: ["TST"],
+        ESTIMATORS["path"]: ["W"],
+        ESTIMATORS["posterior"]: ["N1", "N2", "N3", "R"],
+    }
     assert Estimates.from_dict(found.to_dict()) == found
     drawn = estimates(decode(density, base.replace(estimators={"rem_latency_minutes": "draws"})))
     assert mentions(drawn.rem_latency_estimator, "median of posterior", "draws")
@@ -114,5 +119,6 @@ def test_an_estimator_that_cannot_serve_is_refused(given, words):
 def test_every_statistic_has_a_default_among_its_estimators():
     scheme = sg.Profile.load("human-psg-3").scheme
     assert estimators_of(scheme)["minutes_R"] == ("path", "probabilities", "posterior")
+    assert estimators_of(scheme)["sol_minutes"] == ("path", "nrem", "lasting")
     assert estimators_of(scheme)["rem_latency_minutes"] == ("path", "bout", "clock", "expected", "draws")
     assert {way for ways in estimators_of(scheme).values() for way in ways} == set(ESTIMATORS)

@@ -10,6 +10,7 @@ from messages import mentions
 from nights import decode
 from small import profile_of, refusal
 from stageguard.measures.estimates import LITTLE_REM, N_DRAWS, Estimates, estimates
+from stageguard.profile.parts import ESTIMATORS
 from stageguard.synthetic.night import simulate_night
 
 W, N, R = 0, 1, 2
@@ -146,6 +147,81 @@ def test_without_a_clock_the_first_lasting_bout_decides():
     plain = decode(rows, profile_of(transition_weight=0.3))
     assert "expected" in estimates(timed).rem_latency_estimator
     assert estimates(plain).rem_latency_estimator == "first lasting REM bout"
+
+
+def quiet_wake_as_rem(n_before=6):
+    """Three minutes that the stager calls N and twenty that it calls REM; then, after wake, the night."""
+    return probabilities((W, 10), (N, n_before), (R, 40), (W, 20), (N, 150), (R, 40), sure=0.95)
+
+
+def test_sleep_that_turns_into_rem_at_once_is_no_sleep_onset():
+    profile = profile_of(transition_weight=0.0, clock=CLOCK | {"weight": 0.1, "spare_minutes": 8.0})
+    night = decode(quiet_wake_as_rem(), profile)
+    assert (night.hypnogram.labels[16:56] == R).all()  # it stays in the hypnogram
+    assert sg.sleep_statistics(night).sol_minutes == 5.0
+    found = estimates(night)
+    assert (found.stager_kind, found.sol_minutes) == ("sure", (10 + 6 + 40 + 20) / 2)
+    assert found.sol_estimator == ESTIMATORS["nrem"]
+    assert found.rem_latency_minutes == 75.0  # from that onset
+    assert found.early_rem_kept_minutes == 3.0
+    later = estimates(night, lights_off=300.0)
+    assert later.sol_minutes == found.sol_minutes - 5.0
+    assert estimates(night, convention="yasa").rem_latency_minutes == found.sol_minutes + 75.0
+
+
+def test_sleep_of_15_min_is_sleep_whatever_follows():
+    profile = profile_of(transition_weight=0.0, clock=CLOCK | {"weight": 0.1, "spare_minutes": 8.0})
+    found = [estimates(decode(quiet_wake_as_rem(n), profile)).sol_minutes for n in (29, 30)]
+    assert found == [(10 + 29 + 40 + 20) / 2, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sure", "kind"),
+    [({}, 0.95, "sure"), ({"clock": CLOCK, "species": "human"}, 0.7, "unsure")],
+)
+def test_without_a_clock_or_certainty_the_first_epoch_of_sleep_decides(changes, sure, kind):
+    rows = probabilities((W, 10), (N, 6), (R, 40), (W, 20), (N, 150), (R, 40), sure=sure)
+    found = estimates(decode(rows, profile_of(transition_weight=0.0, **changes)))
+    assert (found.stager_kind, found.sol_minutes, found.sol_estimator) == (kind, 5.0, "first epoch of sleep")
+
+
+def test_labels_are_asleep_after_a_minute_of_it():
+    rows = probabilities((W, 10), (N, 1), (W, 20), (N, 2), (W, 1), (N, 150), (R, 40), sure=0.95)
+    profile = profile_of(transition_weight=0.0, clock=CLOCK)
+    sure = sg.Hypnodensity(rows, profile.scheme, 30.0)
+    labels = sg.Hypnodensity(rows, profile.scheme, 30.0, from_labels="typical")
+    kinds = [estimates(decode(density, profile)) for density in (sure, labels)]
+    assert [(each.stager_kind, each.sol_minutes) for each in kinds] == [("sure", 5.0), ("labels", 15.5)]
+    assert kinds[1].sol_estimator == ESTIMATORS["lasting"]
+    # a night of single epochs has no minute of sleep: its first epoch is better than no onset
+    flicker = sg.Hypnodensity(probabilities(*((W, 1), (N, 1)) * 50), profile.scheme, 30.0, from_labels="own")
+    found = estimates(decode(flicker, profile))
+    assert (found.stager_kind, found.sol_minutes, found.sol_estimator) == (
+        *("own labels", 0.5),
+        "first epoch of sleep",
+    )
+
+
+@pytest.mark.parametrize(("sure", "kind"), [(0.9, "sure"), (0.8, "unsure")])
+def test_a_sure_stager_is_counted_and_an_unsure_one_summed(sure, kind):
+    night = decode(
+        probabilities((W, 20), (N, 100), (R, 30), sure=sure), profile_of(transition_weight=0.0, clock=CLOCK)
+    )
+    found, counted = estimates(night), sg.sleep_statistics(night)
+    assert found.stager_kind == kind
+    assert (found.best.tst_minutes == counted.tst_minutes) == (kind == "sure")
+    assert found.best.tst_minutes == (counted if kind == "sure" else found.after).tst_minutes
+    assert found.estimators.keys() == {"tst_minutes", "minutes_W", "minutes_N", "minutes_R"}
+
+
+def test_the_first_rem_of_a_mouse_need_not_last():
+    rows = probabilities((W, 20), (N, 100), (R, 10), (N, 60), (R, 40), sure=0.95)
+    mouse = profile_of(transition_weight=0.0, species="mouse", epoch_seconds=4.0)
+    found = estimates(decode(rows, mouse))
+    assert (found.rem_latency_minutes, found.rem_latency_estimator) == (100 * 4 / 60, "first REM epoch")
+    assert found.stager_kind == "unsure"  # how sure is sure was learned on people
+    human = profile_of(transition_weight=0.0, epoch_seconds=4.0)
+    assert estimates(decode(rows, human)).rem_latency_minutes == 170 * 4 / 60
 
 
 def test_the_hypnogram_is_never_altered():

@@ -17,15 +17,24 @@ from stageguard.fitting.scoring import mean_over_subjects, paired_error
 from stageguard.guard.decode import decode, under_full_clock
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.posterior import path_marginals
-from stageguard.measures.estimates import default_of_rem_latency, rem_latency_of, sums_of
+from stageguard.measures.estimates import (
+    default_of_minutes,
+    default_of_rem_latency,
+    default_of_sol,
+    kind_of,
+    rem_latency_of,
+    sleep_onset_of,
+    sums_of,
+)
 from stageguard.measures.statistics import StatisticsOptions, sleep_statistics
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.profile.parts import (
-    DEFAULT_OF_MINUTES,
     OF_MINUTES,
     OF_REM_LATENCY,
+    OF_SOL,
     REM_LATENCY,
+    SOL,
     TST,
     estimators_of,
 )
@@ -41,8 +50,8 @@ class EstimatorChoice:
     Attributes
     ----------
     statistic, estimator : str
-        The estimator is ``default`` if none is surely better: the posterior's sum, or for REM latency the one
-        that follows from how often the stager shows REM.
+        The estimator is ``default`` if none is surely better: the one of `stageguard.measures.estimates` for
+        this kind of stager.
     default_error, error : float
         Mean absolute error over subjects, in minutes, of the default and of the best of all.
     gain, gain_error : float
@@ -122,18 +131,27 @@ def _errors(night: Decoding, expert: Hypnogram, seed: int) -> dict[str, dict[str
         estimates[f"minutes_{stage}"] = {way: sums[way].stage_minutes[stage] for way in OF_MINUTES}
     truth = {TST: statistics.tst_minutes}
     truth |= {f"minutes_{stage}": minutes for stage, minutes in statistics.stage_minutes.items()}
-    for ways in estimates.values():
-        ways |= {DEFAULT: ways[DEFAULT_OF_MINUTES]}
+    kind = kind_of(night)
+    for name, ways in estimates.items():
+        ways |= {DEFAULT: ways[default_of_minutes(kind, name)]}
     if expert.scheme.rem is not None:
         # all estimators see the epochs that the expert scored, and no others
         labels = np.where(is_scored, night.hypnogram.labels, UNSCORED).astype(np.int8)
         shown = replace(night, hypnogram=replace(night.hypnogram, labels=labels))
-        end = len(labels) * night.epoch_seconds / 60.0  # REM that never comes counts as coming at the end
+        end = len(labels) * night.epoch_seconds / 60.0  # what never comes counts as coming at the end
         strict, options = under_full_clock(shown), StatisticsOptions()
-        latencies = {way: rem_latency_of(shown, strict, options, way, seed) for way in OF_REM_LATENCY}
-        latencies = {way: end if math.isnan(value) else value for way, value in latencies.items()}
-        estimates[REM_LATENCY] = latencies | {DEFAULT: latencies[default_of_rem_latency(night, is_scored)]}
-        truth[REM_LATENCY] = statistics.rem_latency_minutes
+        onsets = {way: sleep_onset_of(shown, strict, options, way) for way in OF_SOL}
+        onsets[DEFAULT] = onsets[default_of_sol(night, kind)]
+        latencies = {
+            way: rem_latency_of(shown, strict, options, way, seed, onsets[DEFAULT].epoch)
+            for way in OF_REM_LATENCY
+        }
+        latencies[DEFAULT] = latencies[default_of_rem_latency(night, is_scored)]
+        estimates[SOL] = {way: onset.minutes for way, onset in onsets.items()}
+        estimates[REM_LATENCY] = latencies
+        for name in (SOL, REM_LATENCY):
+            estimates[name] = {way: end if math.isnan(x) else x for way, x in estimates[name].items()}
+            truth[name] = getattr(statistics, name)
     return {
         name: {way: abs(ways[way] - truth[name]) for way in (DEFAULT, *ways)}
         for name, ways in estimates.items()

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from stageguard.base.errors import FileFormatError, ProfileError, StageGuardWarning, record_fault
 from stageguard.base.files import (
@@ -39,6 +39,7 @@ from stageguard.formats.outputs import (
 from stageguard.formats.shared_profile import keep_profile, recorded_profile
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.guard.strength import steered_by
+from stageguard.measures.estimates import Kind, estimators_of_minutes
 from stageguard.profile.profile import Profile
 
 FEW = 3  # this many nights of one row each at the beginning mean that the ids number epochs
@@ -144,12 +145,16 @@ def _estimates(row: Mapping[str, str], profile: Profile, options: Mapping[str, A
     unknown: dict[str, float | None] = dict.fromkeys(names)
     best = {stage: number(f"expected_minutes_{stage}") for stage in names}
     is_own = profile.is_of(options.get("cohort")) and profile.is_by(options.get("stager"))
+    chosen_by, kind = profile if is_own else profile.replace(estimators=None), cast(Kind, row["stager_kind"])
     return {
         "window": [0, int(row["n_epochs"])],
         "expected_minutes": {"before": unknown, "after": unknown, "best": best},
         "expected_tst_minutes": {"before": None, "after": None, "best": number("expected_tst_minutes")},
-        "estimators": dict(profile.estimators) if is_own else {},
+        "estimators": estimators_of_minutes(chosen_by, kind),
+        "stager_kind": kind,
         "wake": profile.scheme.wake,
+        "sol_minutes": number("sol_estimate_minutes"),
+        "sol_estimator": row["sol_estimator"],
         "rem_latency_minutes": number("rem_latency_estimate_minutes"),
         "rem_latency_estimator": row["rem_latency_estimator"],
         "early_rem_kept_minutes": number("early_rem_kept_minutes"),

@@ -188,15 +188,17 @@ STAGE = (
 # Estimates from the probabilities of a decoded night; see `stageguard.measures.estimates`.
 ESTIMATES = (
     Quantity("expected_tst_minutes", "Expected total sleep time",
-             "sum of the probabilities of sleep, or by the estimator that the profile names", "min", 1,
+             "by the estimator that suits the stager, or that the profile names", "min", 1,
              short_heading="TST, expected (min)", shown=("cohort",), follows="totals"),
+    Quantity("sol_estimate_minutes", "Sleep onset latency, best estimate",
+             "by the estimator that is named beside it", "min", 1, shown=("cohort",)),
     Quantity("rem_latency_estimate_minutes", "REM latency, best estimate",
-             "by the estimator that is named beside it", "min", 1, shown=("cohort",),
+             "from that sleep onset, by the estimator that is named beside it", "min", 1, shown=("cohort",),
              early_below=EARLY_REM_MINUTES),
 )
 STAGE_ESTIMATES = (
     Quantity("expected_minutes", "Expected time in {stage}",
-             "sum of its probabilities, or by the estimator that the profile names", "min", 1,
+             "by the estimator that suits the stager, or that the profile names", "min", 1,
              follows="totals"),
     Quantity("expected_percent", "Expected share of {stage}", "of expected total sleep time", "% of TST", 1,
              short_heading="{stage}, expected (% of TST)", shown=("cohort",), follows="totals"),

@@ -30,12 +30,14 @@ ESTIMATORS = {
     "clock": "first lasting REM bout under the full clock",
     "expected": "when 3 min of REM are expected under the full clock",
     "draws": "median of posterior draws",
+    "nrem": "first NREM that does not lead straight to REM",
+    "lasting": "first minute of NREM that does not lead straight to REM",
 }
-TST, REM_LATENCY = "tst_minutes", "rem_latency_minutes"
+TST, SOL, REM_LATENCY = "tst_minutes", "sol_minutes", "rem_latency_minutes"
 OF_MINUTES = ("path", "probabilities", "posterior")
+OF_SOL = ("path", "nrem", "lasting")
 OF_REM_LATENCY = ("path", "bout", "clock", "expected", "draws")
 KINDS_OF_STAGER = ("good", "flickering", "labels")  # whose coverage is measured apart
-DEFAULT_OF_MINUTES = "posterior"  # if the profile names none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -528,7 +530,7 @@ def estimators_of(scheme: StageScheme) -> dict[str, tuple[str, ...]]:
     """Return the estimators of each statistic that has several."""
     table: dict[str, tuple[str, ...]] = {TST: OF_MINUTES}
     table |= {f"minutes_{stage}": OF_MINUTES for stage in scheme.names}
-    return table if scheme.rem is None else table | {REM_LATENCY: OF_REM_LATENCY}
+    return table if scheme.rem is None else table | {SOL: OF_SOL, REM_LATENCY: OF_REM_LATENCY}
 
 
 def read_estimators(value: object, where: str, scheme: StageScheme) -> Mapping[str, str]:

@@ -358,8 +358,9 @@ _TABLE = (
     Key(
         "estimators",
         "the estimator of `tst_minutes`, `minutes_` of a stage (`path`, `probabilities`, `posterior`) "
-        "and `rem_latency_minutes` (`path`, `bout`, `clock`, `expected`, `draws`), chosen by [fit](fit.md); "
-        "without it, the [defaults](posterior.md#expected-minutes) are used",
+        "`sol_minutes` (`path`, `nrem`, `lasting`) and `rem_latency_minutes` (`path`, `bout`, `clock`, "
+        "`expected`, `draws`), chosen by [fit](fit.md); without it, the "
+        "[defaults](estimates.md#which-number-is-reported) are used",
         read_estimators,
         {},
         write=lambda value, scheme: dict(value),

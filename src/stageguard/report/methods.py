@@ -22,15 +22,20 @@ from stageguard.guard.strength import Strength
 from stageguard.measures.bouts import period_for
 from stageguard.measures.estimates import (
     EXPECTED_REM_SECONDS,
+    LASTING_NREM_SECONDS,
     LITTLE_REM,
     N_DRAWS,
+    SURE,
     default_of_rem_latency,
+    default_of_sol,
+    kind_of,
 )
 from stageguard.measures.parts import lights_words
 from stageguard.measures.statistics import FIRST_REM_SECONDS
 from stageguard.night.period import APART_MINUTES, ASLEEP_MINUTES, WINDOW_MINUTES, Period
+from stageguard.night.quantities import EARLY_REM_MINUTES
 from stageguard.night.timing import Moment
-from stageguard.profile.parts import REM_LATENCY
+from stageguard.profile.parts import REM_LATENCY, SOL
 from stageguard.profile.profile import OFF, Profile
 from stageguard.profile.rules.band import BandRule
 from stageguard.profile.rules.match import MatchRule
@@ -88,7 +93,7 @@ def night_methods(decoding: Decoding, lights: tuple[Moment | None, Moment | None
     if words := lights_words(decoding.hypnogram, *lights):
         parts.append(f"The night was measured between lights: {words}.")
     parts += [
-        *rem_latency_sentences(profile, decoding),
+        *latency_sentences(profile, decoding),
         *steered_sentences(profile, decoding.strength.steers),
     ]
     return " ".join([*parts, f"{CITATION}."])
@@ -325,7 +330,7 @@ def cohort_methods(
         parts += [
             *path_sentences(profile, seconds),
             *clock_sentences(profile, ran=True),
-            *rem_latency_sentences(profile),
+            *latency_sentences(profile),
         ]
     parts += _cohort_strengths([night.effect for night in nights])
     parts += _cohort_epochs(nights)
@@ -400,6 +405,13 @@ FI = "fragmentation index (stage changes per pair of adjacent scored epochs)"
 _ONSET = "REM latency is the time from sleep onset to"
 _LASTING = f"the first REM bout of {FIRST_REM_SECONDS / 60:g} min or longer"
 _EXPECTED = f"{EXPECTED_REM_SECONDS / 60:g} min"
+_NOT_TO_REM = f"that does not lead to REM within {EARLY_REM_MINUTES:g} min, under the full clock (weight 1)"
+_MINUTE = f"of {LASTING_NREM_SECONDS / 60:g} min or longer"
+SLEEP_ONSETS = {
+    "path": "Sleep onset is the first epoch of sleep.",
+    "nrem": f"Sleep onset is the first NREM {_NOT_TO_REM}.",
+    "lasting": f"Sleep onset is the first NREM {_MINUTE} {_NOT_TO_REM}.",
+}
 REM_LATENCIES = {
     "path": f"{_ONSET} the first epoch of REM.",
     "bout": f"{_ONSET} {_LASTING}.",
@@ -588,20 +600,34 @@ def clock_sentences(profile: Profile, *, ran: bool) -> Iterator[str]:
     )
 
 
-def rem_latency_sentences(profile: Profile, decoding: Decoding | None = None) -> Iterator[str]:
-    """Define the REM latency that tables report, of one night or of any."""
+def latency_sentences(profile: Profile, decoding: Decoding | None = None) -> Iterator[str]:
+    """Define the latencies that tables report, of one night or of any."""
     if profile.scheme.rem is None:
         return
+    yield _sleep_onset_words(profile, decoding)
     estimator = profile.estimators.get(REM_LATENCY)
     if estimator is None and decoding is not None:
         estimator = default_of_rem_latency(decoding, slice(None))
     is_open = estimator is None  # then each night decides
-    yield REM_LATENCIES[estimator or ("bout" if profile.clock is None else "clock")]
+    without_clock = "bout" if profile.species == "human" else "path"
+    yield REM_LATENCIES[estimator or (without_clock if profile.clock is None else "clock")]
     if is_open and profile.clock is not None:
         yield (
             f"In nights with less than {100 * LITTLE_REM:.0f} % of sleep scored as REM, it is the time to "
             f"the moment by which {_EXPECTED} of REM are expected."
         )
+
+
+def _sleep_onset_words(profile: Profile, decoding: Decoding | None) -> str:
+    estimator = profile.estimators.get(SOL)
+    if estimator is None and decoding is not None:
+        estimator = default_of_sol(decoding, kind_of(decoding))
+    if estimator is not None or profile.clock is None:
+        return SLEEP_ONSETS[estimator or "path"]
+    return (
+        f"{SLEEP_ONSETS['nrem'].removesuffix('.')}; where a stager gave labels alone, NREM {_MINUTE}, and "
+        f"where its largest probability is below {SURE:g} on average, the first epoch of sleep."
+    )
 
 
 def steered_sentences(profile: Profile, is_steered: bool) -> Iterator[str]:

@@ -33,6 +33,7 @@ from stageguard.night.quantities import (
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules.band import BandRule
 from stageguard.report.guard_words import other_causes
+from stageguard.report.numbers import and_list
 
 # Quantities in tables of the command line: the joint score, indicators, statistics.
 SHOWN = {quantity.key: quantity for quantity in (JOINT, *INDICATORS, *NIGHT, ALL_BOUTS) if quantity.shown}
@@ -188,7 +189,7 @@ def odds(nats: float) -> str:
 
 
 def expected_words(decoding: Decoding, estimates: Estimates, rows: Sequence[BeforeAfter]) -> str:
-    """Return minutes that differ much by probabilities, and a REM latency that no row has; else empty."""
+    """Return minutes that differ much by probabilities, and latencies that no row has; else empty."""
     window, scheme = slice(estimates.first_epoch, estimates.stop_epoch), decoding.profile.scheme
     labels = decoding.hypnogram.labels[window].astype(np.intp)
     n_shown = np.bincount(labels + 1, minlength=scheme.n_stages + 1)[1:]
@@ -202,14 +203,11 @@ def expected_words(decoding: Decoding, estimates: Estimates, rows: Sequence[Befo
         # typical confusions of labels are those of a night: by day they would make sleep of wake
         if abs(each - other) >= MUCH_MINUTES and decoding.from_labels is None
     ]
-    words = []
-    if differing:
-        how = "by probabilities"
-        if others := [f"{name} {what}" for name, what in estimates.others.items()]:
-            rest = ["all else sum of the posterior"] if len(others) < len(estimates.estimators) else []
-            how = f"by the profile's estimators ({', '.join(others + rest)})"
-        words.append(f"Expected {how}: {', '.join(differing)}.")
-    latency = estimates.rem_latency_minutes
+    how = "; ".join(f"{and_list(names)} {what}" for what, names in estimates.by_estimator.items())
+    words = [f"Expected ({how}): {', '.join(differing)}."] if differing else []
+    sol, latency = estimates.sol_minutes, estimates.rem_latency_minutes
+    if not isnan(sol) and sol not in [row.after for row in rows if row.key == "sol_minutes"]:
+        words.append(f"SOL, best estimate: {sol:.1f} min ({estimates.sol_estimator}).")
     kept = estimates.early_rem_kept_minutes if decoding.profile.species == "human" else NAN
     shown_latencies = [row.after for row in rows if row.key.startswith("rem_latency")]
     # nothing new to say if the table shows the same number

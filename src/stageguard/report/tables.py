@@ -42,7 +42,7 @@ from stageguard.night.quantities import (
 )
 from stageguard.night.stages import StageScheme
 from stageguard.report.hypnogram_svg import expert_name
-from stageguard.report.numbers import ABSENT, count, number_text
+from stageguard.report.numbers import ABSENT, and_list, count, number_text
 from stageguard.report.pictures import OUTSIDE, BandRow
 
 
@@ -317,7 +317,7 @@ def statistic_groups(
             if stage in getattr(after, kind.key)
         ]
     expected = measured.estimates.values("before"), measured.estimates.values("after")
-    groups["Expected by probabilities"] = [
+    groups["Best estimates"] = [
         row(quantity, quantity.title, key, [values.get(key, math.nan) for values in expected])
         for key in expected[1]
         for quantity in [quantity_of(key)]
@@ -343,12 +343,12 @@ def statistic_notes(
     if STEERED_MARK in flags:
         yield f"{steered_words(count_steered([steered]))}."
     yield (
-        "Expected by probabilities: sums of the stager's own before, of the posterior at this night's "
-        "strength after. They never alter the stages, on which all other rows are counted."
+        "Best estimates: before, sums of the stager's probabilities; after, "
+        + "; ".join(f"{and_list(names)}: {words}" for words, names in estimates.by_estimator.items())
+        + ". They never alter the stages, on which all other rows are counted."
     )
-    if estimates.others:
-        others = ", ".join(f"{name} {what}" for name, what in estimates.others.items())
-        yield f"By the profile's choice on scored nights, after: {others}."
+    if not math.isnan(estimates.sol_minutes):
+        yield f"Best estimate of SOL: {estimates.sol_estimator}."
     if not math.isnan(estimates.rem_latency_minutes):
         yield f"Best estimate of REM latency: {estimates.rem_latency_estimator}."
     if not math.isnan(estimates.early_rem_kept_minutes):

@@ -52,9 +52,12 @@ class ManifestRow(NamedTuple):
     joint_after: float
     joint_threshold: float
     early_rem_removed: int
+    sol_estimate_minutes: float
+    sol_estimator: str
     rem_latency_estimate_minutes: float
     rem_latency_estimator: str
     early_rem_kept_minutes: float  # after sleep onset; NaN if the estimate passes over no early REM
+    stager_kind: str  # which estimators of minutes suit it
     expected: Mapping[str, float]  # expected minutes of sleep and of every stage, one column each
 
     @classmethod
@@ -143,9 +146,12 @@ def _number(value: float | None) -> float:
 
 def _estimated(estimates: Estimates) -> dict[str, Any]:
     return {
+        "sol_estimate_minutes": estimates.sol_minutes,
+        "sol_estimator": estimates.sol_estimator,
         "rem_latency_estimate_minutes": estimates.rem_latency_minutes,
         "rem_latency_estimator": estimates.rem_latency_estimator,
         "early_rem_kept_minutes": estimates.early_rem_kept_minutes,
+        "stager_kind": estimates.stager_kind,
         "expected": estimates.best.minutes,
     }
 

@@ -227,6 +227,7 @@ class StatsRow:
             "n_epochs": facts.n_epochs,
             "epoch_seconds": facts.epoch_seconds,
             "epochs_changed": facts.epochs_changed,
+            "sol_estimator": facts.sol_estimator,
             "rem_latency_estimator": facts.rem_latency_estimator,
             "early_rem_kept_minutes": facts.early_rem_kept_minutes,
             "taught": self.measured.taught is not None,
@@ -307,6 +308,7 @@ def _facts(read: MeasuredInput) -> Facts:
         scored.final.n_epochs,
         scored.final.epoch_seconds,
         read.scorings.n_changed,
+        None if estimates is None else estimates.sol_estimator,
         None if estimates is None else estimates.rem_latency_estimator,
         None if isnan(kept) else kept,
     )
