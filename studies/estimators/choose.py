@@ -21,7 +21,7 @@ import numpy as np
 from stageguard.measures.estimates import COUNTED, SURE
 
 HERE = Path(__file__).parent
-FIGURES = "<!-- figures -->"
+BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 BOUNDS = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95)  # of the mean largest probability of a night
 KINDS = ("labels", "own labels", "sure", "unsure")
 MINUTES = ("tst_minutes", *(f"minutes_{stage}" for stage in ("W", "N1", "N2", "N3", "N", "R")))
@@ -30,7 +30,6 @@ OF_SOL = tuple(f"{what} {seconds}" for seconds in (30, 60, 90, 120, 180, 300) fo
 OF_MICE = tuple(f"bout {seconds}" for seconds in (4, 8, 12, 16, 20, 30, 60, 120))
 DEFAULT_OF_SOL, DEFAULT_OF_MINUTES = "sleep 30", "posterior"  # what was reported before
 TIE = 1.01  # of estimators within one percent of the best, the first one listed is chosen
-GOOD = 1.1  # the goal: at most so many errors of an expert
 
 Way = Callable[[Mapping], str]  # the estimator for a night
 
@@ -54,7 +53,7 @@ class Task:
 
 
 def kind_of(night: Mapping, bound: float) -> str:
-    """Return the kind as `stageguard.measures.estimates.kind_of` does, with any bound."""
+    """Return the kind as `stageguard.measures.estimates.stager_kind_of` does, with any bound."""
     labels = {"typical": "labels", "own": "own labels"}.get(night["from_labels"])
     return labels or ("sure" if night["top"] >= bound else "unsure")
 
@@ -266,26 +265,125 @@ def mice(tasks: Sequence[Task]) -> dict:
     return {"choice": best(own, name, OF_MICE, "bout 4"), "labs": labs}
 
 
+def summed(tasks: Sequence[Task]) -> dict:
+    """Return, for mice, the error of counted minutes over that of the posterior's sums, by what is given."""
+    own = [task for task in tasks if task.species == "mouse"]
+    by_kind = {"labels": [task for task in own if task.nights[0]["from_labels"]]}
+    by_kind["probabilities"] = [task for task in own if task not in by_kind["labels"]]
+    return {
+        kind: {
+            name: round(ratio(having, name, lambda _: "path", lambda _: DEFAULT_OF_MINUTES), 2)
+            for name in ("tst_minutes", "minutes_N", "minutes_R")
+        }
+        for kind, having in by_kind.items()
+    }
+
+
+def an_hour_later(tasks: Sequence[Task]) -> dict:
+    """Return SOL's error over that of the first epoch if everybody had lain awake for an hour more."""
+    found = {}
+    for way in ("sleep 60", "nrem 30", "nrem 60", "expected 1", "expected 2"):
+        ratios = []
+        for task in tasks:
+            later = [
+                {**night, "estimates": {"sol_minutes": night["later"]}}
+                for night in task.nights
+                if night["later"]
+            ]
+            moved = Task(task.name, task.cohort, task.stager, task.species, later)
+            if later and way in later[0]["estimates"]["sol_minutes"]:
+                ratios.append(ratio([moved], "sol_minutes", lambda _, way=way: way, lambda _: DEFAULT_OF_SOL))
+        found[way] = [round(math.exp(np.mean(np.log(ratios))), 2), round(max(ratios), 2)]
+    return found
+
+
 def main() -> None:
     tasks = read_tasks()
     people = [task for task in tasks if task.species == "human"]
+    minutes = ("posterior", "path")
     results = {
         "sol": {kind: cross_validate(people, kind, "sol_minutes", OF_SOL, DEFAULT_OF_SOL) for kind in KINDS},
+        "an_hour_later": an_hour_later(people),
         "minutes": {
-            kind: {
-                name: found
-                for name in MINUTES
-                if (found := cross_validate(people, kind, name, ("posterior", "path"), DEFAULT_OF_MINUTES))[
-                    "n_tasks"
-                ]
-            }
+            kind: {name: cross_validate(people, kind, name, minutes, DEFAULT_OF_MINUTES) for name in MINUTES}
             for kind in KINDS
         },
         "bound": bounds(people),
-        "mice": mice(tasks),
+        "mice": mice(tasks) | {"counted over summed": summed(tasks)},
         "tasks": shipped(tasks),
     }
     (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+    readme = HERE / "README.md"
+    text, _, rest = readme.read_text("utf-8").partition(BEGIN)
+    readme.write_text(f"{text}{BEGIN}\n{tables(results)}{END}{rest.partition(END)[2]}", "utf-8")
+
+
+def tables(results: Mapping) -> str:
+    """Return the tables of README.md."""
+    return "\n".join(
+        [
+            "### Sleep onset latency\n",
+            _table(
+                ["kind", "tasks", "chosen", "judged elsewhere: error over the first epoch's", "worst"],
+                _sol_rows(results),
+            ),
+            "### Minutes\n",
+            _table(
+                ["kind", "statistic", "tasks", "better", "judged elsewhere: error over the sum's", "worst"],
+                _minutes_rows(results),
+            ),
+            "### Errors in units of one expert's, DOD-H, reported before → now\n",
+            _table(["stager", "SOL", "REM latency", "TST", "N1", "N2", "N3", "R"], _expert_rows(results)),
+            "### First REM of mice, error in minutes by its least length\n",
+            _table(
+                ["laboratory", "chosen without it", *(f"{way.partition(' ')[2]} s" for way in OF_MICE)],
+                _mice_rows(results),
+            ),
+        ]
+    )
+
+
+def _sol_rows(results: Mapping) -> list[list[str]]:
+    rows = results["sol"].items()
+    return [[k, f"{r['n_tasks']}", r["choice"], f"{r['mean']}", f"{r['worst']}"] for k, r in rows]
+
+
+def _minutes_rows(results: Mapping) -> list[list[str]]:
+    return [
+        [kind, name, f"{r['n_tasks']}", r["choice"], f"{r['mean']}", f"{r['worst']}"]
+        for kind, by_name in results["minutes"].items()
+        for name, r in by_name.items()
+        if r["n_tasks"] and r["choice"] == "path"
+    ]
+
+
+def _expert_rows(results: Mapping) -> list[list[str]]:
+    names = (
+        "sol_minutes",
+        "rem_latency_minutes",
+        "tst_minutes",
+        *(f"minutes_{s}" for s in ("N1", "N2", "N3", "R")),
+    )
+    return [
+        [
+            name.removeprefix("DOD-H, ").removesuffix(", 5 stages"),
+            *(" → ".join(f"{x:.2f}" for x in task["experts"][n]) for n in names),
+        ]
+        for name, task in results["tasks"].items()
+        if task["cohort"] == "dod-h" and name.endswith("5 stages")
+    ]
+
+
+def _mice_rows(results: Mapping) -> list[list[str]]:
+    return [
+        [lab, f"{r['chosen'].partition(' ')[2]} s", *(f"{r['errors'][way]}" for way in OF_MICE)]
+        for lab, r in results["mice"]["labs"].items()
+    ]
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---", *["--:"] * (len(header) - 1)], *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ from stageguard.measures.estimates import (
     default_of_minutes,
     default_of_rem_latency,
     default_of_sol,
-    kind_of,
     rem_latency_of,
     sleep_onset_of,
+    stager_kind_of,
     sums_of,
 )
 from stageguard.measures.statistics import StatisticsOptions, sleep_statistics
@@ -131,7 +131,7 @@ def _errors(night: Decoding, expert: Hypnogram, seed: int) -> dict[str, dict[str
         estimates[f"minutes_{stage}"] = {way: sums[way].stage_minutes[stage] for way in OF_MINUTES}
     truth = {TST: statistics.tst_minutes}
     truth |= {f"minutes_{stage}": minutes for stage, minutes in statistics.stage_minutes.items()}
-    kind = kind_of(night)
+    kind = stager_kind_of(night)
     for name, ways in estimates.items():
         ways |= {DEFAULT: ways[default_of_minutes(kind, name)]}
     if expert.scheme.rem is not None:

@@ -274,7 +274,7 @@ def estimates_of(night: Decoding, options: StatisticsOptions, seed: int = 0) -> 
     window = lights_window(night.hypnogram, *options.lights)
     inside = slice(*window)
     sums = sums_of(night, path_marginals(night), inside)
-    scheme, named, kind = night.profile.scheme, night.profile.estimators, kind_of(night)
+    scheme, named, kind = night.profile.scheme, night.profile.estimators, stager_kind_of(night)
     chosen = estimators_of_minutes(night.profile, kind)
     strict = under_full_clock(night)
     onset = sleep_onset_of(night, strict, options, named.get(SOL) or default_of_sol(night, kind))
@@ -302,7 +302,7 @@ def estimates_of(night: Decoding, options: StatisticsOptions, seed: int = 0) -> 
     )
 
 
-def kind_of(night: Decoding) -> Kind:
+def stager_kind_of(night: Decoding) -> Kind:
     """Return what kind of stager a night is of, as far as the night itself tells."""
     if night.from_labels is not None:
         return "labels" if night.from_labels == "typical" else "own labels"
@@ -374,10 +374,11 @@ def first_nrem(
 
 def _awake_until(onset: int, hypnogram: Hypnogram) -> Hypnogram:
     """Return the stages with wake instead of all sleep before an epoch."""
-    if onset == 0:
+    wake = hypnogram.scheme.wake_index
+    if onset == 0 or wake is None:
         return hypnogram
     labels = hypnogram.labels.copy()
-    labels[:onset][labels[:onset] != UNSCORED] = hypnogram.scheme.wake_index
+    labels[:onset][labels[:onset] != UNSCORED] = wake
     return replace(hypnogram, labels=labels)
 
 

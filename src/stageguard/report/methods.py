@@ -28,7 +28,7 @@ from stageguard.measures.estimates import (
     SURE,
     default_of_rem_latency,
     default_of_sol,
-    kind_of,
+    stager_kind_of,
 )
 from stageguard.measures.parts import lights_words
 from stageguard.measures.statistics import FIRST_REM_SECONDS
@@ -621,7 +621,7 @@ def latency_sentences(profile: Profile, decoding: Decoding | None = None) -> Ite
 def _sleep_onset_words(profile: Profile, decoding: Decoding | None) -> str:
     estimator = profile.estimators.get(SOL)
     if estimator is None and decoding is not None:
-        estimator = default_of_sol(decoding, kind_of(decoding))
+        estimator = default_of_sol(decoding, stager_kind_of(decoding))
     if estimator is not None or profile.clock is None:
         return SLEEP_ONSETS[estimator or "path"]
     return (
