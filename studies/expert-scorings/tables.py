@@ -36,6 +36,9 @@ def markdown(results: dict) -> str:
         "Experts' nights above the threshold of the joint score. Left out: neither scales nor the "
         "threshold\nhave seen the cohort. Never counted: by the profile as it is. "
         "Beside it, nights that leave at least one single band.\n\n" + joint(results["profiles"]),
+        "## Shares of the stages\n\n"
+        "Mean ± standard deviation over people, percent of the sleep period; scorers and nights of a person "
+        "are\naveraged first.\n\n" + shares(results["shares"]["aasm5"]),
         "## How far two experts are apart\n\n"
         "Ratio of the FI that two of the five DOD-H scorers give one night. "
         "Half to twice the target,\nthe width of the strength rule, is about that.\n\n"
@@ -208,6 +211,20 @@ def joint(numbers: dict) -> str:
                 rows.append([name, threshold, cohort, how, f"{percent:.0f}", f"{outside:.0f}"])
     header = ["profile", "threshold", "cohort", "cohort was", "above threshold %", "outside a band %"]
     return table(header, rows)
+
+
+def shares(cohorts: dict) -> str:
+    """Shares of five stages, per cohort."""
+    names = next(iter(cohorts.values()))["mean_and_sd"]
+    rows = [
+        [
+            cohort,
+            own["n_people"],
+            *(f"{100 * mean:.1f} ± {100 * sd:.1f}" for mean, sd in own["mean_and_sd"].values()),
+        ]
+        for cohort, own in cohorts.items()
+    ]
+    return table(["cohort", "people", *names], rows)
 
 
 def between(ratios: dict) -> str:
