@@ -13,9 +13,12 @@ import numpy as np
 from _common import HUMAN, MOUSE, Row, night_of, profile_of, race, report
 
 import stageguard as sg
+from stageguard.guard.offsets import N_FIXED
+from stageguard.guard.posterior import posterior_like, sample_like
 from stageguard.synthetic.night import simulate_night
 
 N_EPOCHS = 960
+N_DRAWS = 200
 PROFILE = "human-psg-5"
 PEER = "× hmmlearn's decode of the same night"
 
@@ -48,12 +51,13 @@ def one_night() -> list[Row]:
     calm = 0.1 * flickering + 0.9 * np.eye(5)[decoded.hypnogram.labels]
     assert sg.decode(calm, profile).strength.step == "untouched"
     fixed = profile.replace(transition_weight=0.3, clock=None)
+    single = profile.replace(posterior=None)
     cases: dict[str, tuple[Callable[[], object], float]] = {
         "sg.decode, night that flickers": (lambda: sg.decode(flickering, PROFILE), 4.0),
         "sg.decode, night that does not": (lambda: sg.decode(calm, PROFILE), 1.5),
         "sg.decode, fixed weight": (lambda: sg.decode(flickering, fixed), 1.0),
-        "sg.posterior, night that flickers": (lambda: sg.posterior(flickering, PROFILE), 4.0),
-        "sg.posterior, night that does not": (lambda: sg.posterior(calm, PROFILE), 4.0),
+        "posterior at one setting, night that flickers": (lambda: sg.posterior(flickering, single), 4.0),
+        "posterior at one setting, night that does not": (lambda: sg.posterior(calm, single), 4.0),
     }
     runners = {name: run for name, (run, _) in cases.items()}
     best = race({**runners, "peer": hmmlearn_decode(flickering, profile)}, rounds=40)
@@ -62,6 +66,21 @@ def one_night() -> list[Row]:
         Row(f"{what}: {name}", best[name] / best["peer"], PEER, goal) for name, (_, goal) in cases.items()
     ]
     return [*rows, Row(f"{what}: hmmlearn's decode", 1e6 * best["peer"], "µs")]
+
+
+def errors_all_night() -> list[Row]:
+    """Draws and the posterior of one night, a sum over all paths for every error that the stager may make."""
+    night = sg.decode(night_of(N_EPOCHS, 5), PROFILE)
+    runners = {
+        f"{N_DRAWS} draws, each with its own error": lambda: sample_like(night, n=N_DRAWS),
+        f"posterior, mean over {N_FIXED} errors": lambda: posterior_like(night),
+    }
+    best = race(runners, rounds=20)
+    what, goals = f"one night, T = {N_EPOCHS:,}, {PROFILE}", (20.0, None)
+    return [
+        Row(f"{what}: {name}", 1e3 * seconds, "ms", goal)
+        for (name, seconds), goal in zip(best.items(), goals, strict=True)
+    ]
 
 
 def long_recording() -> list[Row]:
@@ -93,7 +112,7 @@ def lists() -> list[Row]:
     return rows
 
 
-PARTS = {part.__name__: part for part in (one_night, long_recording, lists)}
+PARTS = {part.__name__: part for part in (one_night, errors_all_night, long_recording, lists)}
 
 
 def main(names: list[str]) -> None:

@@ -18,6 +18,9 @@ from pathlib import Path
 from toml_text import line, section
 
 HERE = Path(__file__).parent
+POSTERIOR = HERE.parent / "posterior" / "results.json"
+# no stager of a radar is at hand: those of heart and breathing stand for it
+POSTERIOR_OF = {"human-bioradar-3": "human-cardiorespiratory-3"}
 LABEL_SHARES = HERE.parent / "label-shares" / "results.json"
 FOLDER = HERE.parents[1] / "src" / "stageguard" / "profile" / "builtin"
 SCRIPT = "studies/expert-scorings/count.py"
@@ -86,6 +89,7 @@ def fitted_profile(name: str, results: dict, words: dict) -> str:
                 section("[transitions]", by_stage(numbers["stages"], numbers["transitions"]), origin),
                 *labels_section(name, own),
                 *clock_section(numbers, own, results),
+                *posterior_section(name),
                 section("[bands]", bands(numbers, results)),
                 section("[joint]", joint(numbers)),
                 *shares_section(numbers, own, results),
@@ -110,6 +114,27 @@ def clock_section(numbers: dict, own: dict, results: dict) -> list[str]:
         "curves": {CLOCK_STAGE: clock["curves"][CLOCK_STAGE][: n_steps + 1]},
     }
     return [section("[clock]", entries, f"counted on {', '.join(clock['sources'])}, equal weight each")]
+
+
+def posterior_section(name: str) -> list[str]:
+    """How far stagers err alike all night, for people."""
+    counted = json.loads(POSTERIOR.read_text(encoding="utf-8"))
+    measured_on = POSTERIOR_OF.get(name, name)
+    if measured_on not in counted:
+        return []
+    found = counted[measured_on]
+    cohorts = ", ".join(found["rules_without"])
+    source = (
+        f"chosen on {len(found['usable'])} stagers of {cohorts}; coverage of 90 % intervals on each cohort "
+        "by what was chosen on the others: studies/posterior"
+    )
+    keys = ("weight", "weight_sd", "floor", "presleep_stay", "stage_sd")
+    entries = {key: found["rules"][key] for key in keys}
+    coverage = {
+        kind: {statistic: round(share, 2) for statistic, share in row.items()}
+        for kind, row in found["coverage"].items()
+    }
+    return [section("[posterior]", {**entries, "source": source, "coverage": coverage})]
 
 
 def labels_section(name: str, own: dict) -> list[str]:

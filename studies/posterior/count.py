@@ -216,7 +216,7 @@ def main(names: Sequence[str]) -> None:
         held = json.loads(path.read_text()) if path.exists() else {}
         held[name] = found
         rounded = json.loads(json.dumps(held), parse_float=lambda text: round(float(text), 4))
-        path.write_text(json.dumps(rounded, indent=1, sort_keys=True) + "\n")
+        path.write_text(json.dumps(rounded, indent=1) + "\n")
 
 
 if __name__ == "__main__":

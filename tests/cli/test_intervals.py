@@ -12,6 +12,7 @@ import nights
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from messages import mentions
+from stageguard.measures.intervals import UNLIKE_COHORT
 
 BASE = "human-psg-3"
 STATISTICS = ["tst_minutes", "se_percent", "sol_minutes", "rem_latency_minutes", "rem_latency_bout_minutes"]
@@ -67,6 +68,8 @@ def test_conformal_intervals_are_those_of_the_api(run, night, fitted):
 
 
 def test_model_intervals_are_labelled_and_say_that_they_cover_too_little(run, night, fitted):
+    profile = sg.Profile.load(fitted)
+    profile.replace(posterior=None, intervals=profile.to_dict()["intervals"]).save(fitted, overwrite=True)
     ran = run("intervals", night, "-p", fitted, *OURS, "--method", "both", "--draws", "40", "--seed", "2")
     assert ran.code == 0
     shown = " ".join(ran.out.split())
@@ -82,6 +85,18 @@ def test_model_intervals_are_labelled_and_say_that_they_cover_too_little(run, ni
     expected = sg.intervals(decoded, method="model", n=40, seed=2)
     rows = by_name(report, "model")
     assert {name: row["low"] for name, row in rows.items()} == {n: one.low for n, one in expected.items()}
+
+
+def test_model_intervals_of_errors_all_night_have_their_coverage(run, night):
+    report = run("intervals", night, "-p", BASE, "--method", "model", "--draws", "40", "--json").json[0]
+    measured = sg.Profile.load(BASE).posterior.coverage["flickering"]
+    for row in report["intervals"]:
+        assert (row["level"], row["measured_coverage"]) == (0.9, measured[row["statistic"]])
+    withheld = ("intervals", night, "-p", BASE, "--method", "model", "--cohort", "insomnia")
+    rows = run(*withheld, "--json").json[0]["intervals"]
+    assert {row["reason"] for row in rows} == {UNLIKE_COHORT}
+    shown = " ".join(run(*withheld).out.split())
+    assert shown.count(UNLIKE_COHORT) == 1
 
 
 def test_a_profile_without_errors_is_one_line_that_says_what_to_do(run, night, tmp_path):

@@ -227,7 +227,7 @@ def test_pins_against_certain_evidence_lose_no_precision(kind, seed):
 
 def test_a_band_profile_is_summed_at_the_strength_decode_chooses(backend):
     whole = simulate_night("human-psg-5", hours=1, seed=2).density
-    profile = sg.Profile.load("human-psg-5")
+    profile = sg.Profile.load("human-psg-5").replace(posterior=None)
     asleep = slice(*decode(whole, profile).period)  # nothing else, so that there is nothing to cut
     night = Hypnodensity(whole.probabilities[asleep], whole.scheme, whole.epoch_seconds)
     chosen = decode(night, profile, trained="balanced").strength
@@ -247,7 +247,7 @@ def test_a_band_profile_is_summed_at_the_strength_decode_chooses(backend):
 
 
 def test_a_night_that_is_left_alone_keeps_its_probabilities(backend):
-    profile = sg.Profile.load("human-psg-3").replace(clock=None)
+    profile = sg.Profile.load("human-psg-3").replace(clock=None, posterior=None)
     probabilities = one_hot(np.repeat([0, 1, 0, 2, 1], 12), confidence=0.8)
     assert sg.decode(probabilities, profile).strength.step == "untouched"
     found = sg.posterior(probabilities, profile, pins={3: "R"})
@@ -260,7 +260,7 @@ def test_a_night_that_is_left_alone_keeps_its_probabilities(backend):
 
 def test_minority_stages_are_lifted_as_decode_lifts_them(backend):
     rng = np.random.default_rng(6)
-    profile = sg.Profile.load("human-psg-3").replace(clock=None)
+    profile = sg.Profile.load("human-psg-3").replace(clock=None, posterior=None)
     probabilities = rng.dirichlet([2, 30, 5], size=300)
     result = decode(probabilities, profile, trained="natural")
     assert result.strength.step.startswith("raised")

@@ -9,7 +9,18 @@ import stageguard as sg
 from messages import mentions, naming
 from nights import decode, one_hot, plain
 from small import refusal
-from stageguard.measures.intervals import coverage, errors, half_width, intervals, reported
+from stageguard.measures.intervals import (
+    UNLIKE_COHORT,
+    UNLIKE_EXPERTS,
+    UNLIKE_STAGER,
+    coverage,
+    errors,
+    half_width,
+    intervals,
+    kind_of,
+    reported,
+    why_withheld,
+)
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import WNR3
 from stageguard.synthetic.night import simulate_night
@@ -228,7 +239,8 @@ def test_every_stage_is_reported():
 
 
 def test_no_percentage_stands_without_a_measured_coverage():
-    decoding = decode(simulate_night("human-psg-3", hours=2, seed=1).density, "human-psg-3")
+    profile = sg.Profile.load("human-psg-3").replace(posterior=None)
+    decoding = decode(simulate_night("human-psg-3", hours=2, seed=1).density, profile)
     model = sg.intervals(decoding, method="model", n=20)
     assert math.isnan(model.level) and not model.is_measured
     first, *rows = str(model).splitlines()
@@ -241,3 +253,72 @@ def test_a_recording_that_is_no_single_night_asks_for_lights():
     long = decode(one_hot([0] * 1000 + [1, 2] * 400 + [0] * 840), profile)  # 22 h
     assert mentions(intervals(long)["sol_minutes"].reason, "22.0 h", "single")
     assert not intervals(long, lights_off=29_000.0, lights_on=55_000.0)["sol_minutes"].reason
+
+
+def drawn_under(profile, *, hours=4, seed=5, **options):
+    return decode(simulate_night("human-psg-3", hours=hours, seed=seed).density, profile, **options)
+
+
+def test_draws_that_err_all_night_are_made_for_a_level_and_say_what_they_covered():
+    night = drawn_under("human-psg-3")
+    rules = night.profile.posterior
+    assert kind_of(night) in rules.coverage
+    found = sg.intervals(night, method="model", n=40)
+    assert (found.level, found.kind, found.is_measured) == (0.9, kind_of(night), True)
+    for name, one in found.items():
+        assert one.measured_coverage == rules.coverage[found.kind][name]
+        assert one.low < one.high
+    narrow = sg.intervals(night, method="model", n=40, level=0.5)
+    assert narrow.level == 0.5 and not narrow.is_measured
+    assert all(narrow[name].low >= one.low and narrow[name].high <= one.high for name, one in found.items())
+    assert not sg.intervals(night, method="model", n=40, convention="yasa").is_measured
+
+
+def test_the_coverage_of_a_fit_comes_before_that_of_its_kind():
+    held = {"errors": {"tst_minutes": alone([1.0] * 20)}, "model_coverage": {"tst_minutes": 0.77}}
+    fitted = sg.Profile.load("human-psg-3").replace(cohort="our lab", intervals=held)
+    own, other = (drawn_under(fitted, cohort=cohort) for cohort in (fitted.cohort, "their lab"))
+    assert sg.intervals(own, method="model", n=20)["tst_minutes"].measured_coverage == 0.77
+    kind = fitted.posterior.coverage[kind_of(other)]
+    assert sg.intervals(other, method="model", n=20)["tst_minutes"].measured_coverage == kind["tst_minutes"]
+
+
+def test_the_kind_of_a_stager_is_read_off_its_own_stages():
+    calm = one_hot(np.repeat([0, 1, 2, 1], 60), confidence=0.9)
+    rng = np.random.default_rng(3)
+    flickering = one_hot(rng.integers(0, 3, 240), confidence=0.9)
+    assert kind_of(decode(calm, "human-psg-3")) == "good"
+    assert kind_of(decode(flickering, "human-psg-3")) == "flickering"
+    labels = sg.Hypnogram(np.repeat([0, 1, 2, 1], 60).astype(np.int8), "wnr3", 30.0)
+    assert kind_of(decode(labels, "human-psg-3")) == "labels"
+
+
+def test_nights_that_coverage_was_not_measured_on_get_no_interval():
+    base = sg.Profile.load("human-psg-3")
+    assert why_withheld(drawn_under(base)) == ""
+    assert why_withheld(drawn_under(base.replace(posterior=None), cohort="insomnia")) == ""
+    unlike = base.replace(joint=base.to_dict()["joint"] | {"threshold": 0.01})
+    shape = {"n_nights": 20, "fragmentation_index": [0.9, 0.95, 1.0], "entropy": [0.9, 1.0, 1.1]}
+    shape |= {"sharpness": [0.34, 0.35, 0.36], "shares": {s: [0.3, 0.33, 0.36] for s in "WNR"}}
+    cases = {
+        UNLIKE_COHORT: drawn_under(base, cohort="insomnia"),
+        UNLIKE_EXPERTS: drawn_under(unlike),
+        UNLIKE_STAGER: drawn_under(base.replace(fingerprint=shape)),
+    }
+    for reason, night in cases.items():
+        found = sg.intervals(night, method="model", n=20)
+        assert {one.reason for one in found.values()} == {reason}
+        assert all(math.isnan(one.low) for one in found.values())
+    fitted = base.replace(cohort="insomnia", name="lab")
+    assert why_withheld(drawn_under(fitted, cohort="insomnia")) == ""
+
+
+def test_rem_that_some_draws_lack_is_as_late_as_the_night_is_long():
+    rows = one_hot(np.repeat([0, 1], [20, 300]), confidence=0.9)
+    rows[200:212] = [0.02, 0.45, 0.53]
+    profile = sg.Profile.load("human-psg-3").replace(joint=None)
+    found = sg.intervals(decode(rows, profile), method="model")["rem_latency_minutes"]
+    draws = sg.sample(rows, profile, n=200)
+    lacking = (draws != 2).all(axis=1).mean()
+    assert 0.06 < lacking < 0.5  # else the test shows nothing
+    assert found.high == 160.0

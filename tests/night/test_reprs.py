@@ -100,4 +100,6 @@ def test_what_holds_nights_is_short_too(made, night, decoding):
 
 def test_intervals_name_a_level_only_where_they_have_one(decoding):
     model = sg.intervals(decoding, method="model")
-    assert repr(model) == f"<Intervals of {len(model)} statistics, model>"
+    assert repr(model) == f"<Intervals of {len(model)} statistics, model, 90%>"
+    without = sg.decode(decoding.night.probabilities, decoding.profile.replace(posterior=None))
+    assert repr(sg.intervals(without, method="model")) == f"<Intervals of {len(model)} statistics, model>"

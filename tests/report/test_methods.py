@@ -98,6 +98,7 @@ NO_EFFECT = {
     "bands",
     "joint",
     "fingerprint",
+    "posterior",
     "intervals",
     "taught_by",
 }

@@ -46,12 +46,14 @@ def page():
 
 def test_statistics_are_those_of_the_labels(page, night, decoding):
     head, rows = pages.table(page, "Sleep statistics")
-    assert head == ["Statistic", "Unit", "Before", "After", "After − before", "Truth", "After − truth"]
+    compared = ["Before", "After", "After − before", "90 % interval", "Truth", "After − truth"]
+    assert head == ["Statistic", "Unit", *compared]
     marks = (" early", f" {STEERED_MARK}")
     assert {mark for row in rows for mark in marks if row[0].endswith(mark)} == set(marks)
     names = [row[0].removesuffix(marks[0]).removesuffix(marks[1]) for row in rows]
     found = {
-        (name, row[1]): [number(cell) for cell in row[2:]] for name, row in zip(names, rows, strict=True)
+        (name, row[1]): [number(cell) for cell in (*row[2:5], *row[6:])]
+        for name, row in zip(names, rows, strict=True)
     }
     scorings = (decoding.argmax, decoding.hypnogram.labels, night.expert.labels)
 
@@ -196,7 +198,7 @@ def test_notes_of_reading_are_listed_once_among_what_was_assumed(decoding):
 
 def test_without_an_expert_there_is_no_column_for_one(decoding):
     page = pages.read(night_report(decoding))
-    assert pages.table(page, "Sleep statistics")[0][-1] == "After − before"
+    assert pages.table(page, "Sleep statistics")[0][-2:] == ["After − before", "90 % interval"]
     assert pages.table(page, "All indicators")[0][-1] == "Place"
     assert not [node for node in page.all("section") if node.attributes.get("id") == "agreement"]
     assert page.one("h1").text == "synthetic"
@@ -222,7 +224,7 @@ def test_lights_cut_time_in_bed_and_are_drawn(night, decoding):
     page = pages.read(night_report(decoding, expert=night.expert, lights_off="23:17", lights_on="06:17"))
     _, rows = pages.table(page, "Sleep statistics")
     minutes = {row[0]: row[2:] for row in rows if row[1] == "min"}
-    assert minutes["Time in bed (TIB)"] == ["420.0", "420.0", "0.0", "420.0", "0.0"]
+    assert minutes["Time in bed (TIB)"] == ["420.0", "420.0", "0.0", "", "420.0", "0.0"]
     assert number(minutes["W"][1]) == np.sum(decoding.hypnogram.labels[60:900] == 0) / 2
     assert (
         "Lights off at 23:17:00, 1800 s (epoch 61), lights on at 06:17:00, 27000 s (epoch 901)." in page.text
@@ -261,7 +263,7 @@ def test_a_finer_expert_is_merged_and_one_of_other_length_refused(night):
     decoding = decode(night.density, "human-psg-3")
     page = pages.read(night_report(decoding, expert=night.expert))
     _, rows = pages.table(page, "Sleep statistics")
-    minutes = {row[0]: row[5] for row in rows if row[1] == "min"}
+    minutes = {row[0]: row[6] for row in rows if row[1] == "min"}
     assert number(minutes["N"]) == np.isin(night.expert.labels, (1, 2, 3)).sum() / 2
     short = sg.Hypnogram(night.expert.labels[:-2], "aasm5", 30.0)
     with pytest.raises(sg.InputError, match=naming("958 epochs", 960)):

@@ -8,6 +8,7 @@ import pytest
 
 import stageguard as sg
 from nights import decode
+from stageguard.measures.intervals import UNLIKE_COHORT
 from stageguard.report import night_report
 from stageguard.synthetic.night import simulate_night
 
@@ -62,16 +63,36 @@ def test_every_statistic_with_errors_has_its_interval_beside_it(density):
 
 
 def test_without_errors_there_is_no_such_column(density):
-    page = night_report(decode(density, "human-psg-3"))
+    page = night_report(decode(density, sg.Profile.load("human-psg-3").replace(posterior=None)))
     assert "% interval" not in page
     assert len(cells(page, "Total sleep time (TST)")) == 4
 
 
+def test_without_errors_draws_give_the_interval_and_its_measured_coverage(density):
+    night = decode(density, "human-psg-3")
+    found = sg.intervals(night, method="model")
+    page = night_report(night)
+    one = found["tst_minutes"]
+    assert cells(page, "Total sleep time (TST)")[4] == f"{one.low:.1f} to {one.high:.1f}"
+    shares = [100 * each.measured_coverage for each in found.values()]
+    assert '<th scope="col">90 % interval' in page
+    assert f"they held {min(shares):.0f} to {max(shares):.0f} % of the experts" in page
+
+
+def test_a_night_that_coverage_was_not_measured_on_gets_a_reason_instead(density):
+    page = night_report(decode(density, "human-psg-3", cohort="insomnia"))
+    assert '<th scope="col">90 % interval' not in page
+    assert UNLIKE_COHORT in page
+
+
 def test_another_cohort_gets_no_intervals_and_a_reason(density):
-    page = night_report(decode(density, profile(), cohort="their lab"))
+    page = night_report(decode(density, profile(posterior=None), cohort="their lab"))
     assert '<th scope="col">90 % interval' not in page
     assert "the errors on nights of 'our lab', the night is of 'their lab'" in unescape(page)
     assert "90 % interval" in night_report(decode(density, profile(), cohort="Our lab"))
+    drawn = night_report(decode(density, profile(), cohort="their lab"))
+    assert '<th scope="col">90 % interval' in drawn
+    assert "19 scored nights" not in drawn
 
 
 def test_a_rem_latency_of_another_definition_is_said(density):

@@ -41,7 +41,16 @@ class FitBase:
             {key: value for key, value in profile.to_dict().items() if key in _TAKEN_FROM_BASE}
             | {"epoch_seconds": epoch_seconds, "transition_weight": 0.0}
             | {"transitions": _by_stage(profile.scheme, self.transitions)}
+            | self._posterior()
         )
+
+    def _posterior(self) -> dict[str, Any]:
+        """Return how far stagers err all night: the scored nights of one stager are too few to count it."""
+        rules = self.profile.posterior
+        if rules is None:
+            return {}
+        stay = rules.presleep_stay**self.ratio
+        return {"posterior": self.profile.to_dict()["posterior"] | {"presleep_stay": stay}}
 
     def with_supported_durations(self, folds: Sequence[tuple[Material, Material]]) -> FitBase:
         """Return the same with tables of bout lengths for the stages whose held-out bouts they predict."""

@@ -22,6 +22,7 @@ from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import Night
 from stageguard.guard.inputs import OneNight, assumptions, for_stager
 from stageguard.guard.offsets import (
+    N_FIXED,
     Streams,
     draw_night,
     fixed_offsets,
@@ -36,6 +37,10 @@ from stageguard.profile.profile import Profile
 from stageguard.profile.rules.rule import Setting
 
 MOST_DRAWS = 10_000_000
+ERRORS_ALL_NIGHT = (
+    f"the stager may err in the same way all night: mean over {N_FIXED} offsets of its stages, whatever the "
+    "strength of decode"
+)
 EXACT_WINDOW = "the flip-flop window is exact: the profile's greedy one exists for decode alone"
 
 
@@ -51,8 +56,8 @@ class Posterior(Hypnodensity):
     probabilities : array, shape (n_epochs, n_stages)
         Marginals; NaN where there is no evidence for more than five minutes.
     log_evidence : float
-        Log of the sum over all paths of exp(score), in nats, stretches added up; of the mean sum, if it is a
-        mean over offsets.
+        Log of the sum over all paths of exp(score), in nats, stretches added up; the mean over offsets under
+        a profile with `posterior` rules.
     transition_weight, prior_exponent : float
         How strongly the profile acted: what its `posterior` rules say, else what `decode` uses on this night.
     profile : Profile
@@ -261,18 +266,17 @@ def _mean_posterior(result: Decoding) -> Posterior:
     assert profile.posterior is not None
     marginals, log_sum = smooth_night(profile, uncut(result), fixed_offsets(profile))
     marginals[result.hypnogram.labels < 0] = np.nan
-    return _described(
-        profile, result.night, marginals, log_sum, profile.posterior.weight, profile.prior_exponent
-    )
+    weight, exponent = profile.posterior.weight, profile.prior_exponent
+    return _described(profile, result.night, marginals, log_sum, weight, exponent, (ERRORS_ALL_NIGHT,))
 
 
 def _posterior(profile: Profile, night: Night, setting: Setting, decoding: Decoding | None) -> Posterior:
-    exponent, strength = profile.prior_exponent, tuple[str, ...]()
+    exponent, acting = profile.prior_exponent, tuple[str, ...]()
     if decoding is not None and profile.strength is not None:
         exponent = decoding.strength.prior_exponent
-        strength = (f"the strength is what decode chooses on this night: {decoding.strength}",)
+        acting = (f"the strength is what decode chooses on this night: {decoding.strength}",)
     marginals, log_sum = _smooth(solver_for(profile, night.epoch_seconds), night, setting)
-    return _described(profile, night, marginals, log_sum, setting.transition_weight, exponent, strength)
+    return _described(profile, night, marginals, log_sum, setting.transition_weight, exponent, acting)
 
 
 def _described(
@@ -282,11 +286,11 @@ def _described(
     log_sum: float,
     transition_weight: float,
     prior_exponent: float,
-    strength: tuple[str, ...] = (),
+    acting: tuple[str, ...] = (),
 ) -> Posterior:
     """Return marginals with what is known about the night."""
     window = (EXACT_WINDOW,) if profile.flip_flop.is_greedy else ()
-    assumed = (*assumptions(profile, night), *window, *strength)
+    assumed = (*assumptions(profile, night), *window, *acting)
     about = (profile.scheme, night.epoch_seconds, night.start, night.source, assumed)
     stager = None  # these are no longer the probabilities of any stager
     origin = (night.offset_seconds, night.from_labels, stager)
