@@ -17,8 +17,8 @@ from messages import mentions
 from small import refusal
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.measures.expert_units import (
-    LEAST_PEOPLE,
     LIMIT,
+    Ratio,
     expert_errors,
     people_needed,
     ratio_of_means,
@@ -99,6 +99,22 @@ def test_worse_stagers_never_get_a_better_ratio(pairs, factor):
         assert other.high >= one.high
 
 
+@pytest.mark.parametrize(
+    ("mean", "typical", "verdict"),
+    [
+        ((0.5, 1.25), (0.5, 1.25), "as an expert"),
+        ((0.5, 1.26), (0.5, 1.2), "not shown"),
+        ((0.5, 1.2), (0.5, 1.26), "not shown"),
+        ((1.01, 1.2), (0.5, 1.2), "worse"),
+        ((0.5, 1.2), (1.01, 1.2), "worse"),
+        ((1.0, 2.0), (1.0, 2.0), "not shown"),
+        ((0.0, math.inf), (0.5, 1.2), "not shown"),
+    ],
+)
+def test_both_readings_must_agree_that_it_is_as_an_expert(mean, typical, verdict):
+    assert verdict_of(*(Ratio(1.0, low, high) for low, high in (mean, typical))) == verdict
+
+
 def drawn(rng, n, factor):
     """Errors of n people: a stager's `factor` times as large as an exchangeable expert's, with heavy tails.
 
@@ -144,12 +160,12 @@ def test_the_people_needed_are_the_fewest_that_show_it():
 
 
 def test_a_verdict_needs_three_scorers_on_25_people():
-    nights, experts = made_cohort(LEAST_PEOPLE, 4, skill=0.1)
+    nights, experts = made_cohort(25, 4, skill=0.1)
     card = sg.grade(nights, experts)
     assert {each.verdict for each in card.values()} <= {"as an expert", "worse", "not shown"}
     few = sg.grade(nights[1:], experts[1:])
     assert {each.verdict for each in few.values()} == {None}
-    assert all(each.people_needed is None or each.people_needed >= LEAST_PEOPLE for each in few.values())
+    assert all(each.people_needed is None or each.people_needed >= 25 for each in few.values())
     pairs = [panel[:2] for panel in experts]
     assert {each.verdict for each in sg.grade(nights, pairs).values()} == {None}
     # an expert who did not score one night leaves it with three
@@ -176,6 +192,20 @@ def test_nights_of_one_person_count_once():
     assert card.n_nights == 12
     assert card["tst_minutes"].mean == once["tst_minutes"].mean
     assert card.kappa == pytest.approx(once.kappa)
+
+
+def test_a_night_does_not_count_as_two_people():
+    nights, experts = made_cohort(3)
+    with pytest.raises(InputError) as error:
+        sg.grade([*nights, nights[0]], [*experts, experts[0]])
+    assert mentions(error.value, "night 1", "night 4")
+
+
+def test_a_card_prints_a_line_for_each_statistic():
+    nights, experts = made_cohort(3)
+    for panels in (experts, [panel[0] for panel in experts]):
+        card = sg.grade(nights, panels)
+        assert len(str(card).splitlines()) == 1 + len(card)
 
 
 def test_the_order_of_nights_and_experts_does_not_matter():
@@ -372,6 +402,7 @@ def edited(content, keys, value):
         (("stageguard", "epoch_seconds"), "x"),
         (("stageguard", "layout"), 99),
         (("stageguard", "kind"), "day"),
+        (("grades",), []),
         (("nights",), []),
         (("nights",), {"a": 1}),
         (("nights", 0, "statistics", "tst_minutes"), []),

@@ -256,6 +256,16 @@ class GradeCard(Mapping[str, Grade]):
         whose = f"{self.n_people} people, {len(self.scorers)} scorers"
         return f"<GradeCard of {len(self)} statistics, {whose}: {words}>"
 
+    def __str__(self) -> str:
+        """Return one line per statistic: error in units of an expert's, by the means, and the verdict."""
+        lines = [repr(self)]
+        for key, grade in self.items():
+            ratio, low, high = grade.mean.value, grade.mean.low, grade.mean.high
+            shown = f"{ratio:5.2f} ({low:.2f} to {high:.2f})" if len(self.scorers) > 1 else ""
+            shown = shown or ", ".join(f"about {each:.2f} by {name}" for name, each in grade.about.items())
+            lines.append(f"{key:<30} {shown:<24} {grade.verdict or 'no verdict'}")
+        return "\n".join(lines)
+
     @property
     def n_nights(self) -> int:
         """Number of nights."""
@@ -353,6 +363,22 @@ def _check_nights(nights: Sequence[GradedNight], n_scorers: int) -> None:
             f"{few[0]} has one scoring although there are {n_scorers} experts, expected two or more of every "
             "night. Leave it out."
         )
+    _refuse_copies(nights)
+
+
+def _refuse_copies(nights: Sequence[GradedNight]) -> None:
+    """Refuse a night that counts as two people's: it would show what one night does not."""
+    first: dict[str, GradedNight] = {}
+    for night in nights:
+        sleep = night.statistics.get("tst_minutes")
+        if sleep is None or not sleep.consensus > 0:  # nights without sleep are alike
+            continue
+        other = first.setdefault(repr([night.statistics, night.kappas]), night)
+        if other.person != night.person:
+            raise InputError(
+                f"{other.id} and {night.id} are the same in every number, expected nights of different "
+                "people. Leave one out, or say that they are of one person."
+            )
 
 
 def _rows_of_people(nights: Sequence[GradedNight]) -> Ints:
@@ -450,6 +476,8 @@ def read_card(path: Path) -> dict[str, Any]:
         raise file_error(path, "is not a grade card: expected the .json that stageguard grade wrote.")
     if record.get("layout") != LAYOUT:
         raise file_error(path, f"has layout {record.get('layout')!r}, this version reads {LAYOUT}.")
+    if not isinstance(content.get("grades"), dict) or not isinstance(content.get("nights"), list):
+        raise file_error(path, "has no grades or no nights, so it was edited.")
     return dict(content)
 
 

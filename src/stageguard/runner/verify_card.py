@@ -43,10 +43,9 @@ def verify_card(path: Path, measure_again: MeasureAgain, find_file: FindFile) ->
     card = card_of(path, content)
     fresh = card.to_dict()
     record = content["stageguard"]
-    differing = [
-        key for key in fresh["grades"] if not _same(content["grades"].get(key), fresh["grades"][key])
-    ]
-    differing += [key for key in content["grades"] if key not in fresh["grades"]]
+    recorded, derived = content["grades"], fresh["grades"]
+    keys = dict.fromkeys([*derived, *recorded])
+    differing = [key for key in keys if not _same(recorded.get(key), derived.get(key))]
     facts = {key: value for key, value in fresh["stageguard"].items() if key not in ("sha256", "version")}
     differing += [key for key, value in facts.items() if not _same(record.get(key), value)]
     checks = [
