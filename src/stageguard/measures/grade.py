@@ -55,7 +55,7 @@ def grade(
     Parameters
     ----------
     nights : sequence of Hypnogram or Decoding
-        The stager's nights. Of a decoding, also what it reports: expected minutes and the best REM latency.
+        The stager's nights. Of a decoding, also what it reports: the best estimates of minutes and latencies.
     experts : sequence of sequence of Hypnogram, or sequence of Hypnogram
         For every night the scorings of the same epochs, the experts always in the same order, None where one
         did not score. Or one scoring of each night.
@@ -141,7 +141,9 @@ def measure_panel(
     first, stop = lights_window(scored, *options.lights)
     is_whole = np.array_equal(own.labels[first:stop] < 0, scored.labels[first:stop] < 0)
     if estimates and is_whole:  # they are of every epoch that the stager scored
-        values |= {key: value for key, value in estimates.items() if estimated_key(key) in values}
+        plain = {key: values[estimated_key(key)] for key in estimates if estimated_key(key) in values}
+        # an estimate of what never comes is no better than the stages
+        values |= {key: kept if math.isnan(estimates[key]) else estimates[key] for key, kept in plain.items()}
     by_expert = [
         None if j not in scorings else graded_values(scorings[j], options) for j in range(len(panel))
     ]
