@@ -26,7 +26,6 @@ FULL = {
     "species": "mouse",
     "reproduces_paper": True,
     "cohort": "our clinic",
-    "other_cohorts": "argmax",
     "not_for": [
         {"cohort": "Narcolepsy", "aliases": ["NT1"], "action": "refuse", "reason": "Sudden REM is a sign."},
         {"cohort": "children", "reason": "Adults only."},
@@ -60,6 +59,7 @@ FULL = {
         "source": "nights",
     },
     "intervals": {"errors": {"tst_minutes": [[-3.5, 0.0], [7.0]]}},
+    "base": MINIMAL,
     "provenance": {
         "n_nights": 75,
         "share": 0.5,

@@ -165,6 +165,7 @@ def fit_report(task: Task, train: Sequence[TaskNight]) -> FitReport:
             cohort=task.cohort,
             stager=task.stager,
             epoch_seconds=task.epoch_seconds,
+            trained=task.trained,
             learning_curve=False,
         )
 

@@ -9,7 +9,6 @@ import stageguard as sg
 from stageguard.fitting.candidates import Candidate, Scope
 from stageguard.fitting.decoder import Tempered, decode_prepared
 from stageguard.fitting.endpoints import SleepEndpoints
-from stageguard.fitting.estimates import stepping_aside
 from stageguard.fitting.material import read_material
 from stageguard.fitting.scoring import score_night
 from stageguard.fitting.training import FitBase, train
@@ -189,13 +188,3 @@ def test_all_of_nrem_is_shifted_alike():
     assert biases[1] == biases[2] == biases[3]
     assert biases[0] < biases[4]
     assert sum(biases) == pytest.approx(0.0)
-
-
-def test_a_profile_that_steps_aside_shifts_no_stage():
-    biased = sg.Profile.load("human-psg-3").replace(
-        calibration={"temperature": 2.0, "biases": {"W": 0.5, "N": -0.5, "R": 0.0}}
-    )
-    aside = stepping_aside(biased)
-    night = np.array([[0.3, 0.4, 0.3], [0.2, 0.5, 0.3], [0.36, 0.34, 0.3]])
-    assert sg.decode(night, aside).hypnogram.labels.tolist() == [1, 1, 0]
-    assert aside.calibration.temperature == 2.0

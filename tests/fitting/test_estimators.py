@@ -43,7 +43,10 @@ def sure():
 
 
 def test_fit_chooses_on_held_out_nights_and_writes_it_down(sure):
-    report = fit_report(sure, cohort="lab")
+    # a base that smooths far too much, so that the fit does not step aside
+    base = sg.Profile.load("human-psg-3").replace(transition_weight=5.0)
+    report = fit_report(sure, base, cohort="lab")
+    assert not report.steps_aside
     chosen = {each.statistic: each for each in report.estimators}
     latencies = {"sol_minutes", "rem_latency_minutes"}
     assert chosen.keys() == {"tst_minutes", "minutes_W", "minutes_N", "minutes_R"} | latencies
@@ -97,9 +100,9 @@ def test_a_profile_names_the_estimators_and_the_hypnogram_stays():
 
 def test_estimators_belong_to_the_stager_and_the_cohort():
     fitted = sg.Profile.load("human-psg-5").replace(estimators=NAMED, cohort="lab", stager="A")
-    assert fitted.for_cohort("lab").estimators == NAMED
-    assert not fitted.for_cohort(None).estimators
-    assert not fitted.for_other_stager().estimators
+    assert fitted.for_nights_of("lab", "A").estimators == NAMED
+    assert not fitted.for_nights_of("lab").estimators and not fitted.for_nights_of(None, "A").estimators
+    assert not fitted.elsewhere().estimators
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,6 @@ from messages import mentions
 from nights import decode
 from scored_nights import Cohort, cohort, fit_report, shifted
 from small import night, profile_of
-from stageguard.fitting.candidates import Candidate
-from stageguard.fitting.cross_validation import Selection
-from stageguard.fitting.document import FitChoice, FitNames, _words
-from stageguard.fitting.judging import JudgedCandidate
-from stageguard.profile.rules.rule import Trial
 
 SHARES = {"W": 0.1, "N": 0.7, "R": 0.2}
 
@@ -28,34 +23,24 @@ def weighted(**changes):
 def test_on_its_own_cohort_the_profile_is_as_it_is():
     profile = weighted()
     for said in ("our clinic", "Our_clinic"):
-        assert profile.for_cohort(said) is profile
+        assert profile.for_nights_of(said) is profile
     for said in ("anyone", None):
-        assert profile_of().for_cohort(said) == profile_of()  # fitted on none in particular
+        assert profile_of().for_nights_of(said) == profile_of()  # fitted on none in particular
 
 
 def test_a_cohort_that_is_not_said_counts_as_another():
     profile = weighted()
-    assert profile.for_cohort(None) is profile.for_cohort("another clinic")
-    assert weighted(other_cohorts="argmax").for_cohort(None).transition_weight == 0.0
+    assert profile.for_nights_of(None) is profile.for_nights_of("another clinic")
 
 
 def test_on_another_cohort_shares_and_biases_are_left_out():
     profile = weighted()
-    other = profile.for_cohort("another clinic")
+    other = profile.for_nights_of("another clinic")
     assert (other.prior_exponent, other.calibration.biases) == (0.0, None)
-    assert other.calibration.temperature == 1.5
+    assert other.calibration.temperature == 1.0
     assert other.strength == profile.strength
-    assert other.for_cohort("another clinic") == other
-    assert profile.for_cohort("another clinic") is other  # made once
-
-
-def test_on_another_cohort_it_steps_aside_where_nothing_else_passed():
-    profile = weighted(other_cohorts="argmax", min_bout_seconds={"R": 90}, durations={"W": [0.5, 0.2]})
-    other = profile.for_cohort("another clinic")
-    assert (other.transition_weight, other.strength) == (0.0, None)
-    assert not other.min_bout_seconds and not other.durations
-    probabilities = night(60, seed=3)
-    assert np.array_equal(decode(probabilities, other).hypnogram.labels, probabilities.argmax(axis=1))
+    assert other.for_nights_of("another clinic") == other
+    assert profile.for_nights_of("another clinic") is other  # made once
 
 
 def test_decode_does_so_and_says_so():
@@ -67,36 +52,28 @@ def test_decode_does_so_and_says_so():
     unsaid = decode(probabilities, profile)
     assert unsaid.strength.prior_exponent == 0.0
     assert mentions(unsaid.assumed, "said", "'Our Clinic'")
-    assert mentions(unsaid.methods_text(), "is not stated", "shares")
+    assert mentions(unsaid.methods_text(), "is not stated", "left out")
     other = decode(probabilities, profile, cohort="elsewhere")
     assert other.strength.prior_exponent == 0.0
     assert mentions(other.assumed, "'elsewhere'", "'Our Clinic'")
-    plain = profile.replace(prior_exponent=None, calibration={"temperature": 1.5}, cohort=None)
+    plain = profile.replace(prior_exponent=None, calibration=None, cohort=None)
     assert np.array_equal(other.hypnogram.labels, decode(probabilities, plain).hypnogram.labels)
     assert not np.array_equal(other.hypnogram.labels, own.hypnogram.labels)
-    aside = decode(probabilities, profile.replace(other_cohorts="argmax"), cohort="elsewhere")
-    assert any(mentions(text, "fitted", "it steps aside") for text in aside.assumed)
 
 
-def words_for(chosen, *rows):
-    found = tuple(
-        JudgedCandidate(candidate, status, 0.5, 0.5, 0.1, 0.0, 0.0, 0.5) for candidate, status in rows
-    )
-    choice = FitChoice(chosen, "", Selection(found, chosen, None, (0.0, 0.0)), None, None, None)
-    own = cohort(1, hours=2)
-    from stageguard.fitting.material import read_material
-
+def test_a_fitted_profile_decodes_other_cohorts_and_stagers_as_its_base_does():
+    own = cohort(3, hours=3)
     base = sg.Profile.load("human-psg-3")
-    material = read_material(None, own.hypnograms, base)
-    return _words(material, FitNames("x", "our clinic", 0, ()), choice)
-
-
-def test_whether_it_may_act_elsewhere_is_what_cross_validation_said():
-    chosen = Candidate("match", trial=Trial(prior_exponent=0.25))
-    bare = Candidate("match")
-    assert words_for(chosen, (chosen, "chosen"), (bare, "kept"))["other_cohorts"] == "unweighted"
-    assert words_for(chosen, (chosen, "chosen"), (bare, "kappa below argmax"))["other_cohorts"] == "argmax"
-    assert words_for(bare, (bare, "chosen"))["other_cohorts"] == "unweighted"
+    profile = fit_report(own, base=base, cohort="our clinic", stager="ours").profile
+    assert profile.base == base and sg.Profile.from_dict(profile.to_dict()) == profile
+    for said in ({}, {"cohort": "our clinic"}, {"cohort": "theirs", "stager": "ours"}):
+        result, plain = decode(own.densities[0], profile, **said), decode(own.densities[0], base)
+        assert result.is_foreign
+        assert np.array_equal(result.hypnogram.labels, plain.hypnogram.labels)
+        assert result.strength == plain.strength
+    assert not decode(own.densities[0], profile, cohort="our clinic", stager="ours").is_foreign
+    again = fit_report(own, base=profile, cohort="our clinic").profile
+    assert again.base.base is None and again.base.strength == base.strength
 
 
 def test_a_fitted_shift_is_not_carried_to_another_cohort():

@@ -143,8 +143,8 @@ def test_a_named_cohort_switches_the_repair_off_when_tuned_and_when_decoded():
     assert named.provenance["shares"] == "named cohort" and named.share_repair is None
     tuned = sg.tune(given, cautious, cohort="students")
     assert tuned.share_repair is not None
-    assert tuned.for_cohort("students") is tuned
-    assert tuned.for_cohort("narcolepsy").calibration.biases is None
+    assert tuned.for_nights_of("students") is tuned
+    assert tuned.for_nights_of("narcolepsy").calibration.biases is None
     result = decode(given[0], tuned, cohort="narcolepsy")
     assert any("narcolepsy" in words and "repair" in words for words in result.assumed)
     own = cautious.replace(cohort="ours")

@@ -50,14 +50,18 @@ def test_what_is_no_strength_is_refused(wrong):
         sg.decode(probabilities("human-psg-3"), "human-psg-3", strength=wrong)
 
 
-def test_a_profile_that_steps_aside_does_so_and_says_so():
-    fitted = sg.Profile.load("human-psg-3").replace(cohort="our lab", other_cohorts="argmax")
+def test_another_cohort_gets_the_base_at_the_strength_that_is_asked_for():
+    base = sg.Profile.load("human-psg-3")
+    fitted = base.replace(
+        cohort="our lab", min_bout_seconds={"R": 300}, transition_weight=0.1, base=base.to_dict()
+    )
     rows = probabilities("human-psg-3")
     theirs = nights.decode(rows, fitted, strength=0.4, cohort="their lab")
-    assert not theirs.changed.any()
-    assert "was given" not in str(theirs.strength)
+    plain = nights.decode(rows, base, strength=0.4)
+    assert np.array_equal(theirs.hypnogram.labels, plain.hypnogram.labels)
+    assert theirs.is_foreign and "0.4 was given" in str(theirs.strength)
     ours = nights.decode(rows, fitted, strength=0.4, cohort="our lab")
-    assert ours.changed.any() and "0.4 was given" in str(ours.strength)
+    assert not ours.is_foreign and ours.profile.min_bout_seconds["R"] == 300
 
 
 def test_no_strength_is_the_profile_itself():

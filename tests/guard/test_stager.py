@@ -87,7 +87,7 @@ def test_what_is_said_of_the_stager_decides(rows):
     other = decode(rows, tuned(), stager="YASA 0.9")
     assert other.is_of_other_stager
     assert mentions(other.assumed, "'YASA 0.9'", "'YASA 0.8'")
-    assert sum("that stager" in text for text in other.assumed) == 1
+    assert sum("base rule" in text for text in other.assumed) == 1
     assert (same.stager, other.stager) == ("yasa 0.8", "YASA 0.9")
 
 
@@ -105,15 +105,42 @@ def test_calibration_and_shares_belong_to_the_stager():
     assert other.profile.intervals["n_nights"] == 9  # whoever uses them sees that they are foreign
 
 
-def test_a_fitted_profile_that_may_not_act_elsewhere_steps_aside():
-    fitted = tuned(other_cohorts="argmax", min_bout_seconds={"R": 90})
-    result = decode(OTHER, fitted)
-    assert np.array_equal(result.hypnogram.labels, OTHER.argmax(axis=1))
-    assert any(mentions(text, 12, "it steps aside") for text in result.assumed)
+def test_a_fitted_profile_does_elsewhere_what_its_base_does():
+    base = profile_of().replace(strength={"rule": "target", "fi_target": 0.05}, min_bout_seconds={"N": 60})
+    fitted = tuned(base=base.to_dict(), min_bout_seconds={"R": 90}, estimators={"tst_minutes": "path"})
+    plain = decode(OTHER, base)
+    for said in ({}, {"stager": "YASA 0.9"}):
+        result = decode(OTHER, fitted, **said)
+        assert result.is_foreign and result.is_of_other_stager
+        assert np.array_equal(result.hypnogram.labels, plain.hypnogram.labels)
+        assert result.score == plain.score and not result.profile.estimators
+        assert mentions(result.assumed, repr(base.name))
+        assert base.name in result.methods_text()
+    assert not decode(OTHER, fitted, stager="YASA 0.8").is_foreign
+
+
+def test_the_clock_of_the_base_runs_elsewhere_unless_the_cohort_has_none():
+    shipped = sg.Profile.load("human-psg-5")
+    fitted = shipped.replace(clock=None, transition_weight=0.3, cohort="ours", base=shipped.to_dict())
+    night = sg.simulate_night("human-psg-5", hours=4, seed=1).density
+    for cohort in ("theirs", "narcolepsy"):
+        theirs, plain = decode(night, fitted, cohort=cohort), decode(night, shipped, cohort=cohort)
+        assert np.array_equal(theirs.hypnogram.labels, plain.hypnogram.labels)
+        assert (theirs.profile.clock is None) == (plain.profile.clock is None) == (cohort == "narcolepsy")
+        assert theirs.strength == plain.strength
+
+
+def test_epochs_of_a_bare_array_last_as_long_as_the_profiles_own():
+    base = profile_of()
+    fitted = base.replace(epoch_seconds=15, cohort="ours", base=base.to_dict())
+    theirs = decode(OWN, fitted, cohort="theirs")
+    assert theirs.epoch_seconds == 15
+    plain = decode(OWN, base, epoch_seconds=15)
+    assert np.array_equal(theirs.hypnogram.labels, plain.hypnogram.labels)
 
 
 def test_posterior_and_draws_do_as_decode_does():
-    other = tuned().for_other_stager()
+    other = tuned().elsewhere()
     assert np.array_equal(
         sg.posterior(OTHER, tuned()).probabilities, sg.posterior(OTHER, other).probabilities
     )
@@ -124,7 +151,7 @@ def test_a_result_can_be_made_again_under_its_own_profile():
     first = decode(OTHER, tuned())
     again = decode(OTHER, first.profile)
     assert (again.profile, again.assumed) == (first.profile, first.assumed)
-    assert first.profile.for_other_stager() == first.profile
+    assert first.profile.elsewhere() == first.profile
 
 
 def test_epochs_of_another_length_are_compared_at_the_profiles():
@@ -146,7 +173,7 @@ def test_a_stream_goes_by_what_is_said():
 
 UNSAID = (
     "the stager is not said: taken as another than 'A': decoded by the base rule, without what belongs to "
-    "that stager"
+    "them"
 )
 
 

@@ -16,7 +16,9 @@ SHIPPED = sg.Profile.load("human-psg-5")
 BASE = SHIPPED.replace(clock=None)
 BIASES = {"W": 0.7, "N1": -0.4, "N2": 0.1, "N3": 0.3, "R": -0.7}
 FITTED_ELSEWHERE = SHIPPED.replace(
-    cohort="ours", other_cohorts="argmax", calibration={"temperature": 1.9, "biases": BIASES}
+    cohort="ours",
+    base=BASE.replace(transition_weight=0.0).to_dict(),
+    calibration={"temperature": 1.9, "biases": BIASES},
 )
 ASIDE = {
     "weight 0": (BASE.replace(transition_weight=0.0), {}),

@@ -84,7 +84,7 @@ ELSEWHERE = {
     "stages": "instead of scheme",
     "wake": "of stages",
     "rem": "of stages",
-    "other_cohorts": "only for another cohort: has a test of its own",
+    "base": "only for another cohort or stager: has a test of its own",
     "not_for": "only for a cohort with a caution: has a test of its own",
     "taught_by": "only for a night that taught it: has a test of its own",
     "labels": "only for labels without probabilities: has a test of its own",
@@ -232,15 +232,16 @@ def test_another_cohort_and_another_stager_are_said():
     profile = profile_of(cohort="adults", calibration=calibration)
     text = decode(CALM, profile, cohort="children").methods_text()
     assert (
-        "The cohort of this night is “children”, so that its stage shares and biases were left out." in text
+        "The cohort of this night is “children”, so that what the profile had learned of its own was left "
+        "out." in text
     )
     assert "is not stated, so that" in decode(CALM, profile).methods_text()
     assert "so that" not in decode(CALM, profile, cohort="adults").methods_text()
-    aside = decode(CALM, profile.replace(other_cohorts="argmax"), cohort="children").methods_text()
-    assert "the profile stepped aside" in aside
+    based = profile.replace(base=profile_of(name="ground").to_dict())
+    assert "the profile’s base, ground" in decode(CALM, based, cohort="children").methods_text()
     other = decode(CALM, profile_of(stager="YASA", calibration=calibration), stager="U-Sleep").methods_text()
     assert (
-        "This night is of another stager, so that what the profile had learned of its stager was left out"
+        "This night is of another stager, so that what the profile had learned of its own was left out"
         in other
     )
     assert "temperature" not in other

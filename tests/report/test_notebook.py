@@ -112,6 +112,7 @@ def test_a_fit_is_shown_with_its_reason():
         criterion=None,
         rows=(),
         chosen=None,
+        steps_aside=False,
         reason=f"Because {HOSTILE}.",
         nested=None,
         learning_curve=None,

@@ -14,9 +14,10 @@ FEWEST_TUNED_SUBJECTS = 5  # to choose among many numbers
 # nights harmful choices promised .036 to .065, helpful ones .105 or more.
 FEW_SUBJECTS_GAIN = 0.1
 TOTALS = (0.5, 1.0)  # of the way to the experts' totals of wake, NREM and REM
-# Candidates without a strength rule: one transition weight for all nights.
+# Candidates without a strength rule of their own: one transition weight for all nights.
 WEIGHTED = {
     "argmax": "argmax",
+    "default": "the default",
     "fixed": "fixed weight {:g}",
     "minimum": "minimum bouts, weight {:g}",
     "durations": "bout lengths, weight {:g}",
@@ -31,8 +32,9 @@ STRENGTH_RULES = sorted(RULES.values(), key=lambda rule: (rule.fewest_nights, ru
 class Candidate:
     """One way to guard.
 
-    Its rule is a strength rule of profiles, ``argmax`` (no guard), ``fixed`` transition weight, ``minimum``
-    bouts or explicit ``durations``, the last three with a fixed weight.
+    Its rule is a strength rule of profiles, ``argmax`` (no guard), ``default`` (what is done without scored
+    nights), ``fixed`` transition weight, ``minimum`` bouts or explicit ``durations``, the last three with a
+    fixed weight.
     """
 
     rule: str
@@ -45,7 +47,7 @@ class Candidate:
     @property
     def is_plain(self) -> bool:
         """Whether only fragmentation and stage totals steer it; other candidates must be surely better."""
-        is_steered = self.rule == "argmax" or self.rule in RULES
+        is_steered = self.rule in ("argmax", "default") or self.rule in RULES
         return is_steered and not self.trial.prior_exponent and not self.trial.refinement
 
     @property
@@ -73,11 +75,6 @@ class Candidate:
         return replace(self, biases=False, totals=0.0)
 
     @property
-    def unweighted(self) -> Candidate:
-        """The same candidate without stage shares and biases, which belong to one cohort."""
-        return replace(self.unbiased.usual, trial=self.usual.trial._replace(prior_exponent=0.0))
-
-    @property
     def usual(self) -> Candidate:
         """The same candidate without the refinement that must be surely better."""
         return replace(self, trial=self.trial._replace(refinement=()))
@@ -90,11 +87,14 @@ class Candidate:
 
     @property
     def with_clock(self) -> tuple[Candidate, ...]:
-        """The clock goes with any rule: argmax, this candidate's form for other cohorts, itself, with it."""
-        return tuple(replace(plain, clock=True) for plain in dict.fromkeys((ARGMAX, self.unweighted, self)))
+        """The clock goes with any rule: argmax, the default and this candidate with it."""
+        return tuple(replace(plain, clock=True) for plain in dict.fromkeys((ARGMAX, DEFAULT, self)))
 
 
 ARGMAX = Candidate("argmax")
+# The base profile as it is used without scored nights, tuned to the stager where its nights are enough. With
+# the base profile's clock, it is what any other candidate must be better than.
+DEFAULT = Candidate("default")
 BIASES = Candidate("argmax", biases=True)
 TOTALS_ALONE = tuple(Candidate("argmax", totals=share) for share in TOTALS)
 
@@ -136,7 +136,7 @@ class Scope:
 
         With `biases` each rule is compared with stage biases, too; with `totals` some are with stage totals.
         """
-        plain = [ARGMAX, *self._of_rules(need_many=False)]
+        plain = [ARGMAX, DEFAULT, *self._of_rules(need_many=False)]
         if self.tuned:
             plain += [Candidate("fixed", weight) for weight in TRANSITION_WEIGHTS[1:]]
         if self.tuned and self.minimum:
@@ -149,7 +149,7 @@ class Scope:
             steered = [one for one in plain if _takes_totals(one) and not one.shifts]
             shifted += [replace(one, totals=share) for one in steered for share in TOTALS]
         if biases:
-            shifted += [replace(one, biases=True) for one in plain]
+            shifted += [replace(one, biases=True) for one in plain if one != DEFAULT]
         return (*plain, *shifted)
 
     def _of_rules(self, *, need_many: bool) -> list[Candidate]:

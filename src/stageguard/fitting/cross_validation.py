@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from stageguard.base.arrays import Labels
 from stageguard.fitting.candidates import (
     ARGMAX,
     BIASES,
+    DEFAULT,
     FEW_SUBJECTS_GAIN,
     FEWEST_SUBJECTS,
     Candidate,
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 Folds = list[tuple[Material, Material]]  # training nights, held-out nights
+Output = Literal["argmax", "default", "fitted"]
+OUTPUTS: tuple[Output, ...] = get_args(Output)  # of held-out nights, in this order
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +60,6 @@ class Selection:
     base: FitBase
     biases_gain: tuple[float, float]  # in kappa over simpler candidates: mean and standard error
 
-    def passed(self, candidate: Candidate) -> bool:
-        """Whether a candidate's cross-validated kappa (and accuracy) was not below argmax's."""
-        return any(row.candidate == candidate and row.status in ("chosen", "kept") for row in self.rows)
-
     def train(self, candidate: Candidate, material: Material, *, biases: bool = True) -> Training:
         """Learn what a candidate needs from some nights."""
         training = train(self.base, material, biases=biases)
@@ -70,13 +69,15 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldOut:
-    """Nights decoded by profiles fitted without them, and their argmax, in the order of `nights`."""
+    """Nights decoded by profiles fitted without them, and by the default, in the order of `nights`."""
 
     nights: Material
-    labels: tuple[Labels, ...]
+    labels: tuple[Labels, ...]  # by the fitted profiles
     argmax: tuple[Labels, ...]
+    default: tuple[Labels, ...]  # by the default profiles
     profiles: tuple[Profile, ...]  # with which each night was decoded
-    scores: Scores  # row 0 argmax, row 1 fitted
+    default_profiles: tuple[Profile, ...]  # tuned, if at all, without the night
+    scores: Scores  # rows as in `OUTPUTS`
     chosen: tuple[Candidate, ...]  # in each round
 
     @property
@@ -87,23 +88,16 @@ class HeldOut:
     def in_callers_order(self) -> HeldOut:
         """Return the same in the caller's order of nights."""
         order = np.argsort([night.number for night in self.nights.nights]).tolist()
-        nights, labels, argmax, profiles = (
-            tuple(values[i] for i in order)
-            for values in (self.nights.nights, self.labels, self.argmax, self.profiles)
-        )
-        return HeldOut(
-            replace(self.nights, nights=nights),
-            labels,
-            argmax,
-            profiles,
-            self.scores.of_nights(order),
-            self.chosen,
-        )
+        names = ("labels", "argmax", "default", "profiles", "default_profiles")
+        arranged = {name: tuple(getattr(self, name)[i] for i in order) for name in names}
+        nights = replace(self.nights, nights=tuple(self.nights.nights[i] for i in order))
+        return replace(self, nights=nights, scores=self.scores.of_nights(order), **arranged)
 
-    def gain(self, criterion: Criterion | None = None) -> tuple[float, float]:
-        """Return fitted minus argmax, in kappa or in the criterion: mean over subjects, standard error."""
+    def gain(self, criterion: Criterion | None = None, *, over: Output = "argmax") -> tuple[float, float]:
+        """Return the gain of the fit, in kappa or in the criterion: mean over subjects, standard error."""
         values = self.scores.kappa if criterion is None else criterion.of(self.scores)
-        return paired_error(values[1], values[0], self.subjects)
+        fitted, other = (values[OUTPUTS.index(name)] for name in ("fitted", over))
+        return paired_error(fitted, other, self.subjects)
 
 
 def split(material: Material, n_folds: int, seed: int) -> Folds:
@@ -137,14 +131,15 @@ def select(material: Material, choosing: Choosing) -> Selection:
     biases_gain, with_biases, with_totals = comparison.try_shifts(scope)
     candidates = scope.candidates(biases=with_biases, totals=with_totals)
     comparison.fit_totals(candidates)
-    rows, chosen = comparison.judge(candidates, choosing.criterion, choosing.tick)
+    rows, chosen = comparison.judge(candidates, choosing.criterion, DEFAULT, choosing.tick)
     # refinements of the best alone: of all candidates they would be too many to choose among by chance
     if chosen.refinements:
         candidates = (*candidates, *chosen.refinements)
-        rows, chosen = comparison.judge(candidates, choosing.criterion)
-    if base.profile.clock is not None:
+        rows, chosen = comparison.judge(candidates, choosing.criterion, DEFAULT)
+    # without the clock, a rule need not be better than the default with it
+    if base.default.clock:
         candidates = (*candidates, *chosen.with_clock)
-        rows, chosen = comparison.judge(candidates, choosing.criterion)
+        rows, chosen = comparison.judge(candidates, choosing.criterion, base.default)
     return Selection(rows, chosen, base, biases_gain)
 
 
@@ -171,6 +166,9 @@ class Round:
     def _decode(self, candidates: Sequence[Candidate]) -> Iterator[list[Labels]]:
         """Yield every candidate's labels in order; those that differ by a weight are solved together."""
         for alike, several in groupby(candidates, key=lambda candidate: replace(candidate, weight=0.0)):
+            if alike.rule == DEFAULT.rule:
+                yield self.training.decode(alike, self.test)
+                continue
             weights = [candidate.weight for candidate in several]
             nights = self._calibrate(self.training.calibration(alike))
             if len(weights) == 1:
@@ -228,10 +226,11 @@ class CandidateComparison:
         self,
         candidates: Sequence[Candidate],
         criterion: Criterion,
+        default: Candidate,
         tick: Callable[[], None] | None = None,
     ) -> tuple[tuple[JudgedCandidate, ...], Candidate]:
         """Return the candidates' scores, and which of them is chosen."""
-        rows = judge(candidates, self.scores(candidates, tick), self.subjects, criterion)
+        rows = judge(candidates, self.scores(candidates, tick), self.subjects, criterion, default)
         return rows, next(row.candidate for row in rows if row.status == "chosen")
 
     def fit_totals(self, candidates: Sequence[Candidate]) -> None:
@@ -257,26 +256,34 @@ class CandidateComparison:
         return min(gains), biases, any(gain > error for gain, error in totals_gains)
 
 
-OuterRound = tuple[Candidate, Profile, tuple[list[Labels], list[Labels]]]  # labels: argmax's, the candidate's
+@dataclass(frozen=True, slots=True)
+class OuterRound:
+    """One fold of the outer cross-validation."""
+
+    chosen: Candidate
+    profile: Profile
+    default: Profile
+    labels: tuple[list[Labels], ...]  # of each of OUTPUTS, and every night held out
 
 
 def held_out(folds: Folds, whole: Material, choosing: Choosing) -> HeldOut:
     """Choose and fit on each fold's training nights, and decode the nights held out."""
-    by_number: dict[int, tuple[Labels, Labels, Profile, list[OutputScore]]] = {}
-    chosen = []
-    for (_, test), (candidate, profile, outputs) in zip(folds, _outer_rounds(folds, choosing), strict=True):
-        for night, before, after in zip(test.nights, *outputs, strict=True):
-            scores = score_night(night, (before, after), whole.endpoints)
-            by_number[night.number] = before, after, profile, scores
-        chosen.append(candidate)
+    by_number: dict[int, tuple[OuterRound, tuple[Labels, ...], list[OutputScore]]] = {}
+    rounds = list(_outer_rounds(folds, choosing))
+    for (_, test), one in zip(folds, rounds, strict=True):
+        for night, *labels in zip(test.nights, *one.labels, strict=True):
+            by_number[night.number] = one, tuple(labels), score_night(night, labels, whole.endpoints)
     nights = [by_number[night.number] for night in whole.nights]
+    argmax, default, fitted = zip(*(labels for _, labels, _ in nights), strict=True)
     return HeldOut(
         nights=whole,
-        labels=tuple(after for _, after, *_ in nights),
-        argmax=tuple(before for before, *_ in nights),
-        profiles=tuple(profile for *_, profile, _ in nights),
-        scores=Scores.of([[scores[row] for *_, scores in nights] for row in range(2)]),
-        chosen=tuple(chosen),
+        labels=fitted,
+        argmax=argmax,
+        default=default,
+        profiles=tuple(one.profile for one, *_ in nights),
+        default_profiles=tuple(one.default for one, *_ in nights),
+        scores=Scores.of([[scores[row] for *_, scores in nights] for row in range(len(OUTPUTS))]),
+        chosen=tuple(one.chosen for one in rounds),
     )
 
 
@@ -299,5 +306,7 @@ def _outer_round(choosing: Choosing, fold: tuple[Material, Material]) -> OuterRo
     selection = select(training_nights, choosing)
     chosen = selection.chosen
     training = selection.train(chosen, training_nights, biases=chosen.biases)
-    outputs = training.decode(ARGMAX, test), training.decode(chosen, test)
-    return chosen, training.whole_profile(chosen), outputs
+    default = selection.base.default
+    labels = tuple(training.decode(candidate, test) for candidate in (ARGMAX, default, chosen))
+    profile, default_profile = (training.whole_profile(candidate) for candidate in (chosen, default))
+    return OuterRound(chosen, profile, default_profile, labels)

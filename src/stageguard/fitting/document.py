@@ -11,21 +11,21 @@ import numpy as np
 
 from stageguard.base.schema import plain_table
 from stageguard.base.version import __version__
-from stageguard.fitting.candidates import ARGMAX, Candidate
+from stageguard.fitting.candidates import ARGMAX, DEFAULT, Candidate
 from stageguard.fitting.cross_validation import HeldOut, Selection
-from stageguard.fitting.estimates import DEFAULT, EstimatorChoice
+from stageguard.fitting.estimates import DEFAULT as DEFAULT_ESTIMATOR
+from stageguard.fitting.estimates import EstimatorChoice
 from stageguard.fitting.judging import COLUMNS, Criterion
 from stageguard.fitting.label_shares import count_shares
 from stageguard.fitting.learning_curve import LearningCurve
 from stageguard.fitting.material import Material
 from stageguard.fitting.training import Training
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.evidence import best_stages
 from stageguard.measures.bands import expert_bands
 from stageguard.measures.intervals import DEFAULT_LEVEL, by_person, coverage, errors, intervals, reported
 from stageguard.measures.statistics import FIRST_REM_SECONDS, sleep_statistics
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.profile.fingerprint import Fingerprint, StagerFeatures
+from stageguard.profile.fingerprint import Fingerprint
 from stageguard.profile.parts import words_of, write_rows
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules.target import FEWEST_NIGHTS
@@ -46,6 +46,11 @@ class FitChoice:
     nested: HeldOut | None
     curve: LearningCurve | None
     criterion: Criterion
+
+    @property
+    def steps_aside(self) -> bool:
+        """Whether nothing was better than the default, which the profile then is."""
+        return self.candidate == self.selection.base.default
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,8 @@ def fitted_document(fitted: Fitted) -> dict[str, Any]:
     """Return the document of the fitted profile."""
     training, choice = fitted.training, fitted.choice
     material, base = training.material, training.base.profile
+    if choice is not None and choice.candidate.rule == DEFAULT.rule:
+        return _default_document(fitted, choice)
     if choice is None:
         # the base profile's own strength, with the counted fragmentation as its aim
         profile = replace(
@@ -84,10 +91,11 @@ def fitted_document(fitted: Fitted) -> dict[str, Any]:
         )
     else:
         profile = training.whole_profile(choice.candidate)
-    document = profile.to_dict() | _words(material, fitted.names, choice)
+    document = profile.to_dict() | _words(fitted) | _belongs(fitted)
     if choice is not None:
         document["intervals"] = _intervals(fitted)
-        surely = {each.statistic: each.estimator for each in fitted.estimators if each.estimator != DEFAULT}
+        chosen = {each.statistic: each.estimator for each in fitted.estimators}
+        surely = {name: way for name, way in chosen.items() if way != DEFAULT_ESTIMATOR}
         document["estimators"] = surely or None
     document["not_for"] = _cautions(base, fitted.names.cohort, profile)
     rare = material.counts().rare_pairs()
@@ -103,6 +111,24 @@ def fitted_document(fitted: Fitted) -> dict[str, Any]:
     return {key: value for key, value in document.items() if value is not None}
 
 
+def _default_document(fitted: Fitted, choice: FitChoice) -> dict[str, Any]:
+    """Return the document of a profile that does what is done without scored nights, and says what it is.
+
+    Rules, clock, cautions and estimators are those of the base profile, tuned if nights are enough. Scored
+    nights give its bands, and the errors from which intervals are made.
+    """
+    training, base = fitted.training, fitted.training.base
+    profile, material = training.whole_profile(choice.candidate), training.material
+    document = profile.to_dict() | _words(fitted) | _belongs(fitted)
+    document["intervals"] = _intervals(fitted)
+    document["bands"] = _bands(training)
+    if material.is_of_labels and material.nights[0].typical is None:
+        document["labels"] = _labels(material, base.profile)
+    document["taught_by"] = material.marks(base.profile)
+    document["provenance"] = _provenance(fitted)
+    return {key: value for key, value in document.items() if value is not None}
+
+
 def _labels(material: Material, base: Profile) -> dict[str, Any]:
     """Return the base profile's typical confusions with those of the stager."""
     unknown = {"refused": "only the confusions of its own stager are known."}
@@ -111,7 +137,9 @@ def _labels(material: Material, base: Profile) -> dict[str, Any]:
     return inherited | {"own": write_rows(shares, material.scheme)}
 
 
-def _words(material: Material, names: FitNames, choice: FitChoice | None) -> dict[str, Any]:
+def _words(fitted: Fitted) -> dict[str, Any]:
+    """Return the name of the profile, and what it is, in words."""
+    material, names, choice = fitted.training.material, fitted.names, fitted.choice
     n_nights, n_subjects = len(material.nights), len(material.subjects)
     nights = (
         f"{n_nights} scored night{'s' * (n_nights != 1)} of {n_subjects} subject{'s' * (n_subjects != 1)}"
@@ -119,55 +147,53 @@ def _words(material: Material, names: FitNames, choice: FitChoice | None) -> dic
     if choice is None:
         did = "transitions, bout lengths and bands are counted, the strength is the base profile's"
         summary = f"Counted on {nights} without probabilities: {did}."
-    elif choice.candidate == ARGMAX:
-        summary = f"Fitted to {nights}, and steps aside: it returns the stager's own argmax."
+    elif choice.steps_aside:
+        summary = f"Fitted to {nights}, and steps aside: it does {default_words(fitted.training)}."
     else:
         summary = f"Fitted to {nights}: {choice.candidate.name}."
     whom = f"the cohort {names.cohort!r}" if names.cohort else "the cohort it was fitted on"
     stager = "" if choice is None else ", staged by the stager it was fitted with"
-    words: dict[str, Any] = {
+    return {
         "name": names.name,
         "summary": summary,
         "intended_for": f"Nights of {whom}{stager}, at epochs of {material.epoch_seconds:g} s.",
     }
-    if names.cohort is not None:
-        words["cohort"] = names.cohort
-        # without shares and biases it may be worse than argmax: then other cohorts get argmax
-        elsewhere = choice is not None and not choice.selection.passed(choice.candidate.unweighted)
-        words["other_cohorts"] = "argmax" if elsewhere else "unweighted"
-    if names.stager is not None:
-        words["stager"] = names.stager
+
+
+def default_words(training: Training) -> str:
+    """Say what the default is."""
+    name, default = training.base.profile.name, training.profile(training.base.default)
+    return f"what {name} does" + (", tuned to the stager" if default is not training.base.here else "")
+
+
+def _belongs(fitted: Fitted) -> dict[str, Any]:
+    """Return whose the profile is, by what nights of others are known, and the base that decodes them."""
+    training, names = fitted.training, fitted.names
+    material, base = training.material, training.base.profile
+    belongs: dict[str, Any] = {"cohort": names.cohort, "stager": names.stager}
     # fewer nights do not show the range of a stager
-    if choice is not None and len(material.nights) >= FEWEST_NIGHTS:
-        words["fingerprint"] = _fingerprint(material)
-    return words
-
-
-def _fingerprint(material: Material) -> dict[str, Any]:
-    """Return the fingerprint of the stager, by which nights of others are recognised."""
-    features = []
-    for night in material.nights:
-        assert night.matrix is not None
-        measured = slice(*night.stager_period) if night.stager_fi == night.stager_fi else slice(None)
-        rows = night.matrix[measured]
-        features.append(StagerFeatures.of(rows, best_stages(rows, None, None), night.stager_fi))
-    document: dict[str, Any] = plain_table(Fingerprint.of(features, material.scheme))
-    return document
+    if fitted.choice is not None and len(material.nights) >= FEWEST_NIGHTS:
+        features = [night.features() for night in material.nights]
+        belongs["fingerprint"] = plain_table(Fingerprint.of(features, material.scheme))
+    if fitted.choice is not None:
+        belongs["base"] = base.elsewhere().replace(base=None).to_dict()
+    return belongs
 
 
 def _cautions(base: Profile, cohort: str | None, profile: Profile) -> str | list[Any]:
-    """Return the base profile's cautions by cohort, with what the fitted profile does as the reason."""
+    """Return the base profile's cautions by cohort; their reason is what is done to those cohorts."""
     inherited = base.to_dict().get("not_for", ())
     if isinstance(inherited, str):  # a sentence that names cohorts
         return inherited
-    fitted_on = "nights whose cohort is not said" if cohort is None else f"nights of {cohort!r}"
-    reason = f"The profile was fitted on {fitted_on}, and {_effect(profile)}. Look at the argmax too."
-    fitted_cohort = () if cohort is None else words_of(cohort)
-    return [
-        {**entry, "reason": reason}
-        for entry, caution in zip(inherited, base.not_for, strict=True)
-        if not caution.concerns(fitted_cohort)
-    ]
+    if cohort is not None:  # any other one is decoded by the base profile
+        fitted_cohort = words_of(cohort)
+        pairs = zip(inherited, base.not_for, strict=True)
+        return [entry for entry, caution in pairs if not caution.concerns(fitted_cohort)]
+    reason = (
+        f"The profile was fitted on nights whose cohort is not said, and {_effect(profile)}. Look at the "
+        "argmax too."
+    )
+    return [{**entry, "reason": reason} for entry in inherited]
 
 
 def _effect(profile: Profile) -> str:
@@ -313,6 +339,7 @@ def _evidence(choice: FitChoice, training: Training, statistics: list[str]) -> d
     used = any(row.candidate.biases for row in choice.selection.rows)
     evidence: dict[str, Any] = {
         "chosen": choice.candidate.name,
+        "steps_aside": choice.steps_aside,
         "reason": choice.reason,
         "statistics": statistics,
         "criterion": str(choice.criterion),
@@ -331,12 +358,7 @@ def _evidence(choice: FitChoice, training: Training, statistics: list[str]) -> d
         },
     }
     if choice.nested is not None:
-        kappa, criterion = choice.nested.gain(), choice.nested.gain(choice.criterion)
-        evidence["nested"] = {
-            "kappa_gain": _plain(kappa[0]),
-            "kappa_gain_error": _plain(kappa[1]),
-            "criterion_gain": _plain(criterion[0]),
-            "criterion_gain_error": _plain(criterion[1]),
+        evidence["nested"] = _gains(choice.nested, choice.criterion) | {
             "chosen_in_each_fold": [candidate.name for candidate in choice.nested.chosen],
         }
     if choice.curve is not None:
@@ -348,6 +370,20 @@ def _evidence(choice: FitChoice, training: Training, statistics: list[str]) -> d
             "rows": [[_plain(point[column]) for column in columns] for point in curve["points"]],
         }
     return evidence
+
+
+def _gains(nested: HeldOut, criterion: Criterion) -> dict[str, Any]:
+    """Return the gains on nights held out, over argmax and over the default, with their standard errors."""
+    gains = {
+        "kappa_gain": nested.gain(),
+        "criterion_gain": nested.gain(criterion),
+        "kappa_gain_over_default": nested.gain(over="default"),
+        "criterion_gain_over_default": nested.gain(criterion, over="default"),
+    }
+    table: dict[str, Any] = {}
+    for name, (gain, error) in gains.items():
+        table |= {name: _plain(gain), f"{name}_error": _plain(error)}
+    return table
 
 
 def _plain(value: Any) -> Any:

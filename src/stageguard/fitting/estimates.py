@@ -38,7 +38,6 @@ from stageguard.profile.parts import (
     TST,
     estimators_of,
 )
-from stageguard.profile.profile import Profile
 
 DEFAULT = "default"  # the estimator if held-out nights chose none
 
@@ -70,23 +69,19 @@ class EstimatorChoice:
         return asdict(self)
 
 
-def held_out_decodings(held_out: HeldOut, *, aside: bool) -> list[Decoding]:
-    """Return every night decoded by the profile fitted without it or, with `aside`, as argmax."""
+def held_out_decodings(held_out: HeldOut, *, by_default: bool) -> list[Decoding]:
+    """Return every night decoded by the profile fitted without it, or by the default."""
     material, decoded = held_out.nights, []
-    for night, profile in zip(material.nights, held_out.profiles, strict=True):
+    profiles = held_out.default_profiles if by_default else held_out.profiles
+    for night, profile in zip(material.nights, profiles, strict=True):
         assert night.matrix is not None
         density = Hypnodensity(night.matrix, material.scheme, material.epoch_seconds)
+        if by_default:
+            density = night.unscored(material)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", StageGuardWarning)  # a fit may change many epochs
-            decoded.append(decode(density, stepping_aside(profile) if aside else profile))
+            decoded.append(decode(density, profile, trained=night.trained))
     return decoded
-
-
-def stepping_aside(profile: Profile) -> Profile:
-    """Return the profile of argmax: no rules, and no biases, so that the likeliest stage stays the same."""
-    temperature = {"temperature": profile.calibration.temperature}
-    plain = profile.replace(calibration=temperature, transition_weight=0.0, min_bout_seconds=None)
-    return plain.replace(durations=None, prior_exponent=None)
 
 
 def choose_estimators(held_out: HeldOut, decoded: Sequence[Decoding]) -> tuple[EstimatorChoice, ...]:

@@ -16,7 +16,6 @@ from stageguard.base import checks
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.fitting.calibration import HIGHEST_TEMPERATURE, LOWEST_TEMPERATURE
 from stageguard.fitting.candidates import (
-    ARGMAX,
     FEW_SUBJECTS_GAIN,
     FEWEST_SUBJECTS,
     FEWEST_TUNED_SUBJECTS,
@@ -33,7 +32,7 @@ from stageguard.fitting.cross_validation import (
     select,
     split,
 )
-from stageguard.fitting.document import FitChoice, FitNames, Fitted, fitted_document
+from stageguard.fitting.document import FitChoice, FitNames, Fitted, default_words, fitted_document
 from stageguard.fitting.endpoints import Kind
 from stageguard.fitting.estimates import choose_estimators, held_out_decodings
 from stageguard.fitting.judging import LEAST_KAPPA, Criterion, Status
@@ -45,6 +44,7 @@ from stageguard.fitting.training import FitBase, Training, train
 from stageguard.guard.options import GuardOptions
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.profile.known_stagers import Training as Trained
 from stageguard.profile.profile import Profile, as_profile
 from stageguard.profile.rules.rule import MANY_NIGHTS
 
@@ -75,6 +75,7 @@ def fit_report(
     subjects: Sequence[Hashable] | None = None,
     cohort: str | None = None,
     stager: str | None = None,
+    trained: Trained | None = None,
     name: str | None = None,
     stages: Sequence[str] | None = None,
     epoch_seconds: float | None = None,
@@ -108,6 +109,8 @@ def fit_report(
     for text, what in ((cohort, "cohort"), (name, "name"), (stager, "stager")):
         if text is not None:
             checks.text(text, what, empty=False)
+    if trained is not None:
+        checks.choice(trained, "trained", ("natural", "balanced"))
     if statistics is not None:
         checks.choice(statistics, "statistics", ("night", "day"))
     if progress is not None and not callable(progress):
@@ -116,7 +119,9 @@ def fit_report(
         )
     if executor is not None and not callable(getattr(executor, "map", None)):
         raise InputError(f"executor is {checks.shown(executor)}, expected a concurrent.futures.Executor.")
-    options = GuardOptions(stages=stages, epoch_seconds=epoch_seconds, logits=logits, log=log)
+    options = GuardOptions(
+        stages=stages, epoch_seconds=epoch_seconds, logits=logits, log=log, trained=trained
+    )
     material = read_material(
         densities,
         hypnograms,
@@ -127,7 +132,7 @@ def fit_report(
         statistics=statistics,
     )
     material = across_groups(material)
-    fit_base = FitBase(profile, material.epoch_seconds)
+    fit_base = FitBase(profile, material.epoch_seconds, cohort=cohort, stager=stager)
     names = FitNames(name or f"{profile.name}-fitted", cohort, seed, material.assumed, stager)
     # without probabilities nothing can be decoded, so that there is nothing to choose among
     if not material.has_probabilities:
@@ -156,8 +161,9 @@ def fit(*nights: Any, **options: Any) -> Profile:
     """Fit a profile to nights that both a stager and an expert scored.
 
     Counts transitions and bouts, calibrates the probabilities, and chooses how to guard by cross-validation
-    in which no subject is on both sides. Argmax is always a candidate: if no other one keeps its kappa, the
-    fitted profile steps aside and returns argmax.
+    in which no subject is on both sides. Each candidate is compared with the default, which needs no scored
+    nights: the base profile, with its clock, tuned to the stager if there are ten nights. If none is better,
+    the fitted profile steps aside: it is the default.
 
     Parameters
     ----------
@@ -175,15 +181,17 @@ def fit(*nights: Any, **options: Any) -> Profile:
     subjects : sequence, optional
         The subject of each night, if groups are larger than subjects.
     cohort : str, optional
-        Who was recorded. Stage shares and biases are used for no other cohort.
+        Who was recorded. Other cohorts are decoded by the base profile.
     stager : str, optional
-        Name of the stager, with version and channels. Calibration is used for no other stager.
+        Name of the stager, with version and channels. Nights of others are decoded by the base profile.
+    trained : {"natural", "balanced"}, optional
+        How the stager was trained, as in `decode`: whether the default lifts minority stages.
     name : str, optional
         Name of the profile; by default the base's with "-fitted".
     stages, epoch_seconds, logits, log
         How bare arrays are read, as in `decode`.
     keep_accuracy : bool
-        Also drop candidates whose cross-validated accuracy is below argmax's.
+        Also drop candidates whose cross-validated accuracy is below the default's.
     fragmentation_weight : float
         How many points of kappa a point of distance to the expert's fragmentation index is worth.
     statistics_weight : float
@@ -259,8 +267,10 @@ def _fit_by_cross_validation(
     names = replace(names, notes=(*names.notes, *_notes(material, scope, selection, training)))
     fitted = Fitted(training, names, choice)
     if nested is not None:
-        decoded = held_out_decodings(nested, aside=choice.candidate == ARGMAX)
-        fitted = replace(fitted, decoded=decoded, estimators=choose_estimators(nested, decoded))
+        decoded = held_out_decodings(nested, by_default=choice.steps_aside)
+        # the default has the base profile's estimators
+        estimators = () if choice.steps_aside else choose_estimators(nested, decoded)
+        fitted = replace(fitted, decoded=decoded, estimators=estimators)
     return _report(fitted)
 
 
@@ -319,6 +329,7 @@ def _report(fitted: Fitted) -> FitReport:
         criterion=None if choice is None else choice.criterion,
         rows=() if choice is None else choice.selection.rows,
         chosen=None if choice is None else choice.candidate,
+        steps_aside=choice is not None and choice.steps_aside,
         reason=profile.summary if choice is None else choice.reason,
         nested=None if choice is None or choice.nested is None else choice.nested.in_callers_order(),
         learning_curve=None if choice is None else choice.curve,
@@ -327,7 +338,8 @@ def _report(fitted: Fitted) -> FitReport:
         estimators=fitted.estimators,
     )
     if report.steps_aside:
-        _warn(f"profile {profile.name!r} returns the stager's own argmax. {report.reason}")
+        does = default_words(fitted.training)
+        _warn(f"profile {profile.name!r} does {does}, as without scored nights. {report.reason}")
     return report
 
 
@@ -351,8 +363,8 @@ def _check_enough(material: Material) -> None:
         needy = [rule for rule in STRENGTH_RULES if rule.fewest_nights]
         later = "".join(f", from {rule.fewest_nights} nights on {rule.rule}" for rule in needy)
         _warn(
-            f"{n_groups} subjects are few: only argmax, {compared}, the clock and stage biases (if kappa "
-            f"gains {FEW_SUBJECTS_GAIN:g}) are compared. From "
+            f"{n_groups} subjects are few: only argmax, the default, {compared}, the clock and stage biases "
+            f"(if kappa gains {FEW_SUBJECTS_GAIN:g}) are compared. From "
             f"{FEWEST_TUNED_SUBJECTS} subjects on weights, minimum bouts and bout lengths are chosen{later}."
         )
 
@@ -364,11 +376,12 @@ def _warn(text: str) -> None:
 _DROPPED: dict[Status, str] = {
     "no kappa to judge by": "have no kappa, the experts' nights being of one stage",
     "agrees by chance": "agree with the experts hardly more than by chance",
-    "kappa below argmax": "fall below argmax's cross-validated kappa",
-    "accuracy below argmax": "below its accuracy",
+    "kappa below the default": "fall below its cross-validated kappa",
+    "accuracy below the default": "below its accuracy",
+    "errors above the default": "make larger errors of sleep statistics",
     "gain within its error": "do not surely gain",
     "kappa not surely gained": "shift evidence between stages without a sure gain of kappa",
-    "not surely better": "are not surely better than that",
+    "not surely better": "are not surely better",
 }
 
 
@@ -376,21 +389,24 @@ def decide(
     selection: Selection, nested: HeldOut | None, curve: LearningCurve | None, criterion: Criterion
 ) -> FitChoice:
     """Take the choice, unless held-out nights show that choosing so does harm."""
-    chosen, why = selection.chosen, ""
-    if chosen == ARGMAX:
-        rest = [row.status for row in selection.rows if row.candidate != ARGMAX]
+    chosen, why, default = selection.chosen, "", selection.base.default
+    if chosen == default:
+        rest = [row.status for row in selection.rows if row.candidate != default]
         counted = (f"{rest.count(status)} {words}" for status, words in _DROPPED.items() if status in rest)
-        why = f"of {len(rest)} other candidates {', '.join(counted) or 'none can be judged'}"
-    # more than one standard error below argmax: the way of choosing does harm, whatever it chose
-    elif nested is not None and sum(gain := nested.gain()) < 0:
-        why = f"on nights held out from the choosing kappa changes by {gain[0]:+.3f} (error {gain[1]:.3f})"
+        why = f"against the default, of {len(rest)} candidates {', '.join(counted) or 'none can be judged'}"
+    # more than one standard error below the default: the way of choosing does harm, whatever it chose
+    elif nested is not None and sum(gain := nested.gain(over="default")) < 0:
+        why = (
+            "on nights held out from the choosing kappa changes, from the default's, by "
+            f"{gain[0]:+.3f} (error {gain[1]:.3f})"
+        )
     if why:
-        return FitChoice(ARGMAX, f"It steps aside: {why}.", selection, nested, curve, criterion)
-    best = next(row for row in selection.rows if row.status == "chosen")
-    first = selection.rows[0]
+        return FitChoice(default, f"It steps aside: {why}.", selection, nested, curve, criterion)
+    best, usual = (next(row for row in selection.rows if row.candidate == one) for one in (chosen, default))
     reason = (
         f"{chosen.name[0].upper()}{chosen.name[1:]}: cross-validated kappa {best.kappa:.3f} against "
-        f"{first.kappa:.3f} of argmax, distance to the experts' fragmentation index {best.fi_distance:.3f} "
-        f"against {first.fi_distance:.3f}, errors of sleep statistics {best.error:.2f} times argmax's."
+        f"{usual.kappa:.3f} of the default, distance to the experts' fragmentation index "
+        f"{best.fi_distance:.3f} against {usual.fi_distance:.3f}, errors of sleep statistics "
+        f"{best.error:.2f} times argmax's against {usual.error:.2f}."
     )
     return FitChoice(chosen, reason, selection, nested, curve, criterion)

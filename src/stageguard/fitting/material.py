@@ -26,16 +26,18 @@ from stageguard.base.errors import (
 )
 from stageguard.fitting.counts import CohortCounts, ScoringCounts, count_night
 from stageguard.fitting.endpoints import Kind, SleepEndpoints
+from stageguard.fitting.share_repair import MeasuredNight
 from stageguard.guard import inputs
 from stageguard.guard.evidence import Night, best_stages, fragmentation_index
 from stageguard.guard.options import DEFAULTS, GuardOptions, per_night
 from stageguard.measures.experts import consensus
 from stageguard.night.align import on_epochs_of
-from stageguard.night.hypnodensity import Hypnodensity, check_probabilities
+from stageguard.night.hypnodensity import FromLabels, Hypnodensity, check_probabilities
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.period import Period
 from stageguard.night.stages import StageScheme
-from stageguard.profile.fingerprint import mark_of
+from stageguard.profile.fingerprint import StagerFeatures, mark_of
+from stageguard.profile.known_stagers import Training
 from stageguard.profile.night_stages import in_stages_of
 from stageguard.profile.profile import Profile
 
@@ -50,6 +52,9 @@ class FitNight:
     matrix: Floats | None  # (n_epochs, n_stages) in the profile's order; None if only the scoring is known
     logs: Floats | None  # (n_epochs, n_stages) log of the matrix, -inf for 0
     said: Labels | None  # (n_epochs,) of a stager that gives labels alone, for which `matrix` stands
+    typical: Floats | None  # (n_epochs, n_stages) what the base profile takes such labels for, if anything
+    trained: Training | None  # how the stager was trained, if that is known
+    measured: MeasuredNight | None  # for tuning; None if the base profile cannot be tuned to it
     stager_fi: float  # fragmentation index of the stager's argmax in its period, NaN without pairs
     stager_period: Period  # that the base profile measures
     expert_period: Period
@@ -58,6 +63,28 @@ class FitNight:
     counts: ScoringCounts
     start: datetime | None
     sha256: str  # of probabilities and scorings
+
+    @property
+    def unscored_rows(self) -> Floats:
+        """The rows of `unscored`."""
+        rows = self.matrix if self.typical is None else self.typical
+        assert rows is not None
+        return rows
+
+    def unscored(self, material: Material) -> Hypnodensity:
+        """Return what would be decoded if nobody had scored any night."""
+        from_labels: FromLabels | None = None if self.typical is None else "typical"
+        if self.said is not None and self.typical is None:
+            from_labels = "own"
+        about = (material.scheme, material.epoch_seconds)
+        return Hypnodensity(self.unscored_rows, *about, from_labels=from_labels)
+
+    def features(self) -> StagerFeatures:
+        """Return the features of the stager's night, as they are without scored nights."""
+        rows, measured = self.unscored_rows, slice(*self.stager_period)
+        if self.stager_fi != self.stager_fi:
+            measured = slice(None)
+        return StagerFeatures.of(rows[measured], best_stages(rows[measured], None, None), self.stager_fi)
 
     @property
     def seed(self) -> int:
@@ -221,13 +248,18 @@ def _fit_night(
         argmax = best_stages(matrix, None, None)
         stager_period = base.period_in(argmax, length)
         stager_fi = fragmentation_index(argmax, [stager_period])
+    said = argmax if stager is not None and stager.from_labels is not None else None
+    typical = None if said is None else _typical_rows(said, base)
     return FitNight(
         number=number,
         subject=subject,
         group=group,
         matrix=matrix,
         logs=logs,
-        said=argmax if stager is not None and stager.from_labels is not None else None,
+        said=said,
+        typical=typical,
+        trained=None if stager is None else stager.options.trained,
+        measured=None if stager is None else _measured(stager, said, typical, base),
         stager_fi=stager_fi,
         stager_period=stager_period,
         expert_period=base.period_in(truth, length),
@@ -237,6 +269,27 @@ def _fit_night(
         start=start,
         sha256=sha256,
     )
+
+
+def _typical_rows(said: Labels, base: Profile) -> Floats | None:
+    """Return what experts say where stagers give these labels, if the base profile has shares of it."""
+    if base.labels is None or base.labels.shares is None:
+        return None
+    unknown = (np.nan,) * base.scheme.n_stages  # the label of unscored epochs, -1, finds the last row
+    return np.asarray(np.array((*base.labels.shares, unknown))[said])
+
+
+def _measured(
+    stager: Night, said: Labels | None, typical: Floats | None, base: Profile
+) -> MeasuredNight | None:
+    """Return what tuning needs of a night; None for labels that the base profile does not take."""
+    if said is not None and typical is None:
+        return None
+    rows = stager.probabilities if typical is None else typical
+    density = Hypnodensity(
+        rows, base.scheme, stager.epoch_seconds, from_labels=None if said is None else "typical"
+    )
+    return MeasuredNight.of(inputs.night_of(density, base, DEFAULTS), base)
 
 
 def _n_nights(densities: Any, hypnograms: Any) -> int:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stageguard.base.lazy import ShownInNotebooks
-from stageguard.fitting.candidates import ARGMAX, Candidate
-from stageguard.fitting.cross_validation import HeldOut
+from stageguard.fitting.candidates import Candidate
+from stageguard.fitting.cross_validation import HeldOut, Output
 from stageguard.fitting.estimates import EstimatorChoice
 from stageguard.fitting.judging import COLUMNS, Criterion, JudgedCandidate
 from stageguard.fitting.learning_curve import LearningCurve
@@ -30,9 +30,11 @@ class FitReport(ShownInNotebooks):
     criterion : Criterion or None
         How candidates were ranked; None for hypnograms alone.
     rows : tuple of JudgedCandidate
-        Cross-validated scores of every candidate, argmax first; empty for hypnograms alone.
+        Cross-validated scores of every candidate, argmax and the default first; empty for hypnograms alone.
     chosen : Candidate or None
-        What the profile does; argmax when it steps aside.
+        What the profile does; the default when it steps aside.
+    steps_aside : bool
+        Whether the profile is the default: what is done without scored nights.
     reason : str
         Why, in one sentence.
     nested : HeldOut or None
@@ -56,6 +58,7 @@ class FitReport(ShownInNotebooks):
     criterion: Criterion | None
     rows: tuple[JudgedCandidate, ...]
     chosen: Candidate | None
+    steps_aside: bool
     reason: str
     nested: HeldOut | None = field(repr=False)
     learning_curve: LearningCurve | None
@@ -63,21 +66,22 @@ class FitReport(ShownInNotebooks):
     notes: tuple[str, ...]
     estimators: tuple[EstimatorChoice, ...] = ()
 
-    @property
-    def steps_aside(self) -> bool:
-        """Whether the fitted profile returns argmax."""
-        return self.chosen == ARGMAX
-
     def table(self) -> list[dict[str, Any]]:
         """Return the candidates' scores as plain rows, the chosen one included."""
         return [dict(zip(COLUMNS, row.cells(), strict=True)) for row in self.rows]
 
-    def gains(self) -> dict[str, tuple[float, float]]:
-        """Return the gain over argmax on nights the fit did not see: mean over subjects, standard error."""
+    def gains(self, over: Output = "argmax") -> dict[str, tuple[float, float]]:
+        """Return the gain over argmax, or over the ``default``, on nights the fit did not see.
+
+        Each is a mean over subjects and its standard error.
+        """
         # cross-validated rows are no gain: the best of many looks better than it is
         if self.nested is None or self.criterion is None:
             return {}
-        return {"kappa": self.nested.gain(), "criterion": self.nested.gain(self.criterion)}
+        return {
+            "kappa": self.nested.gain(over=over),
+            "criterion": self.nested.gain(self.criterion, over=over),
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
@@ -93,9 +97,8 @@ class FitReport(ShownInNotebooks):
             "steps_aside": self.steps_aside,
             "reason": self.reason,
             "candidates": self.table(),
-            "held_out_gain": {
-                name: {"mean": mean, "standard_error": error} for name, (mean, error) in self.gains().items()
-            },
+            "held_out_gain": _as_tables(self.gains()),
+            "held_out_gain_over_default": _as_tables(self.gains("default")),
             "learning_curve": None if self.learning_curve is None else self.learning_curve.to_dict(),
             "n_complete_bouts": dict(self.n_complete_bouts),
             "estimators": [each.to_dict() for each in self.estimators],
@@ -110,3 +113,7 @@ class FitReport(ShownInNotebooks):
         ]
         nights = f"{self.n_nights} nights of {self.n_subjects} subjects, base {self.base}"
         return f"<FitReport {self.profile.name!r}: {nights}, {chosen}{''.join(gains)}>"
+
+
+def _as_tables(gains: Mapping[str, tuple[float, float]]) -> dict[str, dict[str, float]]:
+    return {name: {"mean": mean, "standard_error": error} for name, (mean, error) in gains.items()}

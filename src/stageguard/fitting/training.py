@@ -5,23 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Labels
 from stageguard.fitting.calibration import ScoredEpochs, fit_biases, fit_temperature, totals_biases
-from stageguard.fitting.candidates import Candidate
+from stageguard.fitting.candidates import DEFAULT, Candidate
 from stageguard.fitting.counts import supported_durations
 from stageguard.fitting.decoder import KeepingSolver, Tempered, decode_prepared
 from stageguard.fitting.material import Material
-from stageguard.fitting.tune import fragmentation_aim
+from stageguard.fitting.tune import can_be_tuned, fragmentation_aim, tuned_profile
+from stageguard.guard import inputs
 from stageguard.guard.automaton import rescale_transitions
+from stageguard.guard.options import GuardOptions
+from stageguard.guard.solver import solver_for
 from stageguard.night.stages import StageScheme
 from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules import RULES
 from stageguard.profile.rules.rule import MANY_NIGHTS, Counted
+from stageguard.profile.rules.target import FEWEST_NIGHTS
 
 _DIGITS = 6  # of fitted numbers in a profile
 
@@ -29,8 +34,17 @@ _DIGITS = 6  # of fitted numbers in a profile
 class FitBase:
     """What all candidates take from the base profile, at the nights' epoch length."""
 
-    def __init__(self, profile: Profile, epoch_seconds: float, durations: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        epoch_seconds: float,
+        durations: tuple[str, ...] = (),
+        *,
+        cohort: str | None = None,
+        stager: str | None = None,
+    ) -> None:
         self.profile, self.epoch_seconds = profile, epoch_seconds
+        self.cohort, self.stager = cohort, stager
         self.durations = durations  # stages with tables of bout lengths
         self.ratio = epoch_seconds / profile.epoch_seconds
         self.transitions = rescale_transitions(np.array(profile.transitions), self.ratio)
@@ -52,11 +66,37 @@ class FitBase:
         stay = rules.presleep_stay**self.ratio
         return {"posterior": self.profile.to_dict()["posterior"] | {"presleep_stay": stay}}
 
+    @cached_property
+    def here(self) -> Profile:
+        """The base profile as the nights are decoded by it, whose cohort it may have a caution for."""
+        return self.at_epochs(self.profile.for_nights_of(self.cohort, self.stager))
+
+    @cached_property
+    def untimed(self) -> Profile:
+        """The same without its clock."""
+        return replace(self.here, clock=None)
+
+    def at_epochs(self, profile: Profile) -> Profile:
+        """Return the base profile, or one tuned from it, at the nights' epoch length."""
+        if self.ratio == 1.0:
+            return profile
+        # bands are per epoch, and those of another epoch length mean something else
+        changes: dict[str, Any] = {"bands": {}, "joint": None, "epoch_seconds": self.epoch_seconds}
+        changes["posterior"] = self.bare.posterior
+        if profile.strength is not None:
+            changes["strength"] = profile.strength.rescaled(self.ratio)
+        return replace(profile, transitions=tuple(rounded(row) for row in self.transitions), **changes)
+
     def with_supported_durations(self, folds: Sequence[tuple[Material, Material]]) -> FitBase:
         """Return the same with tables of bout lengths for the stages whose held-out bouts they predict."""
         counts = [(train.counts(), test.counts()) for train, test in folds]
         stages = supported_durations(counts, self.profile.scheme)
-        return FitBase(self.profile, self.epoch_seconds, stages)
+        return FitBase(self.profile, self.epoch_seconds, stages, cohort=self.cohort, stager=self.stager)
+
+    @property
+    def default(self) -> Candidate:
+        """The candidate that a fit must be better than."""
+        return replace(DEFAULT, clock=self.here.clock is not None)
 
     def aim(self, fi_mean: float, n_nights: int) -> float:
         """Return the fragmentation index to aim at; missing nights up to 15 count as the base profile's."""
@@ -66,7 +106,7 @@ class FitBase:
         return (n_nights * fi_mean + n_borrowed * self.fi_target) / (n_nights + n_borrowed)
 
 
-_TAKEN_FROM_BASE = ("name", "scheme", "stages", "wake", "rem")
+_TAKEN_FROM_BASE = ("name", "species", "scheme", "stages", "wake", "rem")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,6 +150,29 @@ class Training:
         for rule in missing:
             self.totals[rule] = totals_biases(nights, *self.compile(Candidate(rule)), tempered)
 
+    def _default(self) -> Profile:
+        """Return the base profile as it is used without scored nights: tuned, if the nights are enough."""
+        base, nights = self.base, self.material.nights
+        measured = [night.measured for night in nights if night.measured is not None]
+        n_usable = sum(not math.isnan(night.features.fragmentation_index) for night in measured)
+        if n_usable < FEWEST_NIGHTS or not can_be_tuned(base.profile):
+            return base.here
+        groups = [night.group for night in nights]
+        tuned = tuned_profile(measured, base.profile, groups=groups, cohort=base.cohort)
+        here = base.at_epochs(tuned.for_nights_of(base.cohort, base.stager))
+        return replace(here, fingerprint=None)  # all these nights are of its stager
+
+    def _decode_by_default(self, candidate: Candidate, material: Material) -> list[Labels]:
+        """Return the labels of nights under the default, as `decode` gives them without scored nights."""
+        profile = self.profile(candidate)
+        nights = [
+            inputs.night_of(night.unscored(material), profile, GuardOptions(trained=night.trained))
+            for night in material.nights
+        ]
+        # tuning changes no table that a solver is made from
+        like = self.base.here if candidate.clock else self.base.untimed
+        return decode_prepared(profile, solver_for(like, self.base.epoch_seconds), nights)
+
     def calibration(self, candidate: Candidate) -> Calibration:
         """Return the calibration that a candidate uses."""
         if candidate.totals:
@@ -121,6 +184,10 @@ class Training:
         """Return a candidate's profile for evidence that is calibrated already, biases included."""
         # biases are in the evidence, so that candidates with and without them share a profile
         unbiased = candidate.unbiased
+        if unbiased not in self._profiles and candidate == self.base.default:
+            self._profiles[unbiased] = self._default()
+        if unbiased not in self._profiles and candidate.rule == DEFAULT.rule:
+            self._profiles[unbiased] = replace(self.profile(self.base.default), clock=None)
         if unbiased not in self._profiles:
             clock = self.base.profile.clock if candidate.clock else None
             values = _rule_values(unbiased, self)
@@ -131,6 +198,8 @@ class Training:
 
     def whole_profile(self, candidate: Candidate) -> Profile:
         """Return a candidate's profile for a stager's own probabilities."""
+        if candidate.rule == DEFAULT.rule:
+            return self.profile(candidate)
         used = self.calibration(candidate)
         biases = None if used.biases is None else rounded(used.biases)
         (temperature,) = rounded([used.temperature])
@@ -147,6 +216,8 @@ class Training:
 
     def decode(self, candidate: Candidate, material: Material) -> list[Labels]:
         """Return the labels of other nights under a candidate."""
+        if candidate.rule == DEFAULT.rule:
+            return self._decode_by_default(candidate, material)
         calibration = self.calibration(candidate)
         tempered = Tempered(material.nights, calibration.temperature, self.base.bare)
         return decode_prepared(*self.compile(candidate), tempered.nights(calibration.biases))

@@ -109,6 +109,15 @@ def tune(
     return tuned_profile(nights, base, stager, name, groups=groups, cohort=cohort)
 
 
+def can_be_tuned(base: Profile) -> bool:
+    """Whether a profile has a strength rule, and neither stage shares nor biases that scored nights gave."""
+    return base.strength is not None and not _has_shares(base)
+
+
+def _has_shares(base: Profile) -> bool:
+    return bool(base.prior_exponent) or (bool(base.calibration.biases) and base.share_repair is None)
+
+
 def check_base(base: Profile) -> StrengthRule:
     """Return the strength rule of a profile that can be tuned; refuse others."""
     if base.strength is None:
@@ -116,7 +125,7 @@ def check_base(base: Profile) -> StrengthRule:
             f"profile {base.name!r} has no fragmentation to aim at (strength.fi_target): it cannot be tuned. "
             "Take one whose strength is a rule, such as human-psg-5."
         )
-    if base.prior_exponent or (base.calibration.biases and base.share_repair is None):
+    if _has_shares(base):
         raise InputError(
             f"profile {base.name!r} holds stage shares or biases that scored nights gave, and needs no "
             "tuning. Take the profile it was fitted from."

@@ -104,9 +104,7 @@ def _write_sidecars(path: Path, found: Mapping[str, Path]) -> None:
             text = f"{file.name}: {NOT_AS_WRITTEN}, so it was edited. See: stageguard verify {path.name}"
             warnings.warn(StageGuardWarning(text), stacklevel=2)
         options = record["run"]["options"]
-        acting = profile.for_cohort(options.get("cohort"))
-        if not profile.is_by(options.get("stager")):
-            acting = acting.for_other_stager()
+        acting = profile.for_nights_of(options.get("cohort"), options.get("stager"))
         biases = acting.calibration.biases
         rows = read_delimited(nights, kind="text", delimiter="\t", quotes=False).records()
         of_night = {read_cell(row[ID]): row for row in rows}
@@ -123,7 +121,7 @@ def _write_sidecars(path: Path, found: Mapping[str, Path]) -> None:
                 "profile": describe_profile(profile, is_shared=True),
                 "strength": {"step": of_night[name]["step"]},
                 "steered": sorted(steered_by(of_night[name]["step"], acting.prior_exponent, biases)),
-                "measured": {"estimates": _estimates(of_night[name], profile, options)},
+                "measured": {"estimates": _estimates(of_night[name], acting)},
             }
             of_file["sha256"] = sidecar_sha256({"stageguard": of_file})
             text = json.dumps({"stageguard": of_file})
@@ -135,7 +133,7 @@ def _write_sidecars(path: Path, found: Mapping[str, Path]) -> None:
         raise file_error(sidecar, record_fault(error)) from None
 
 
-def _estimates(row: Mapping[str, str], profile: Profile, options: Mapping[str, Any]) -> dict[str, Any]:
+def _estimates(row: Mapping[str, str], profile: Profile) -> dict[str, Any]:
     """Return a row of a decoded table's nights for `Estimates.from_dict`; it has only the best estimates."""
 
     def number(key: str) -> float | None:
@@ -144,13 +142,12 @@ def _estimates(row: Mapping[str, str], profile: Profile, options: Mapping[str, A
     names = profile.scheme.names
     unknown: dict[str, float | None] = dict.fromkeys(names)
     best = {stage: number(f"expected_minutes_{stage}") for stage in names}
-    is_own = profile.is_of(options.get("cohort")) and profile.is_by(options.get("stager"))
-    chosen_by, kind = profile if is_own else profile.replace(estimators=None), cast(Kind, row["stager_kind"])
+    kind = cast(Kind, row["stager_kind"])
     return {
         "window": [0, int(row["n_epochs"])],
         "expected_minutes": {"before": unknown, "after": unknown, "best": best},
         "expected_tst_minutes": {"before": None, "after": None, "best": number("expected_tst_minutes")},
-        "estimators": estimators_of_minutes(chosen_by, kind),
+        "estimators": estimators_of_minutes(profile, kind),
         "stager_kind": kind,
         "wake": profile.scheme.wake,
         "sol_minutes": number("sol_estimate_minutes"),

@@ -25,7 +25,7 @@ from stageguard.base.lazy import load
 from stageguard.guard.clock import MOST_PASSES, RemovedBout
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import Night
-from stageguard.guard.inputs import OneNight, for_stager, is_batch, night_of
+from stageguard.guard.inputs import OneNight, acting_profile, is_batch, night_of
 from stageguard.guard.options import GuardOptions, OptionKeywords, takes_options
 from stageguard.guard.solver import NO_PATH, NightCurve, NoPathError, Path, Solver, fixed_setting, solver_for
 from stageguard.guard.strength import Strength, overruled_pins, strength_of
@@ -156,7 +156,7 @@ def for_each_night(
 
 
 def profile_for(profile: Profile | str, options: GuardOptions, *, stacklevel: int) -> Profile:
-    """Return the profile at a call's strength and for its cohort; warn or refuse if it is not made for it."""
+    """Return the profile at a call's strength; warn or refuse if it is not made for the call's cohort."""
     profile = as_profile(profile)
     if options.strength is not None:
         profile = profile.at_strength(options.strength)
@@ -164,9 +164,7 @@ def profile_for(profile: Profile | str, options: GuardOptions, *, stacklevel: in
         checks.text(options.stager, "stager", empty=False)
     if options.trained is not None:
         checks.choice(options.trained, "trained", ("natural", "balanced"))
-    if options.cohort is not None or profile.cohort is not None:
-        check_cohort(profile, options.cohort, stacklevel=stacklevel)
-        profile = profile.for_cohort(options.cohort)
+    check_cohort(profile, options.cohort, stacklevel=stacklevel)
     return profile
 
 
@@ -180,18 +178,16 @@ def _numbered(error: StageGuardError, number: int) -> StageGuardError:
 
 def decode_night(night: Night, profile: Profile) -> Decoding:
     """Decode one checked night at the strength that the profile, or its rule, sets for it."""
-    used = for_stager(profile, night)
+    used = acting_profile(profile, night)
     try:
-        return decode_under(used, night, is_of_other_stager=used is not profile)
+        return decode_under(used, night)
     except NoPathError as failure:
         if used.strength is not None:  # it failed in the sleep period alone, or in the night cut there
             failure.night = night.cut_at_period()
         raise _explain_no_path(failure) from None
 
 
-def decode_under(
-    profile: Profile, night: Night, solver: Solver | None = None, *, is_of_other_stager: bool = False
-) -> Decoding:
+def decode_under(profile: Profile, night: Night, solver: Solver | None = None) -> Decoding:
     """Decode a checked night at the strength that the profile, or its rule, sets for it.
 
     First the strength, which a rule sets on the night without its clock; then the path without the clock,
@@ -227,7 +223,7 @@ def decode_under(
             "clock_removed": removed,
         }
     strength = strength_of(choice, night, path.labels, clock_facts)
-    return _decoding(path, profile, strength, night, setting, is_of_other_stager)
+    return _decoding(path, profile, strength, night, setting)
 
 
 def decode_timed(
@@ -249,12 +245,10 @@ def decode_timed(
         night = night.timed(clock.with_released(holes))
 
 
-def _decoding(
-    path: Path, profile: Profile, strength: Strength, night: Night, setting: Setting, is_of_other: bool
-) -> Decoding:
+def _decoding(path: Path, profile: Profile, strength: Strength, night: Night, setting: Setting) -> Decoding:
     described = (night.epoch_seconds, night.start, f"StageGuard {profile.name}", (), night.offset_seconds)
     hypnogram = Hypnogram.trusted(path.labels, profile.scheme, *described)
-    return Decoding(hypnogram, profile, strength, night, setting, is_of_other, path.score)
+    return Decoding(hypnogram, profile, strength, night, setting, path.score)
 
 
 def decode_held(density: OneNight, profile: Profile | str, options: GuardOptions, held: Strength) -> Decoding:
@@ -265,7 +259,7 @@ def decode_held(density: OneNight, profile: Profile | str, options: GuardOptions
     """
     profile = profile_for(profile, options, stacklevel=5)
     night = night_of(density, profile, options)
-    used = for_stager(profile, night)
+    used = acting_profile(profile, night)
     solver = solver_for(used, night.epoch_seconds)
     if used.strength is not None:
         night = night.cut_at_period()
@@ -282,7 +276,7 @@ def decode_held(density: OneNight, profile: Profile | str, options: GuardOptions
         clock_overruled=overruled_pins(night),
         clock_removed=removed,
     )
-    return _decoding(path, used, strength, night, setting, used is not profile)
+    return _decoding(path, used, strength, night, setting)
 
 
 def without_clock(decoding: Decoding) -> Labels:
@@ -299,9 +293,7 @@ def under_full_clock(decoding: Decoding) -> Decoding:
     solver = solver_for(decoding.profile, decoding.epoch_seconds)
     night, path, _ = decode_timed(solver, decoding.night.timed(clock.in_full()), decoding.setting)
     # the strength stays that of the night as it was decoded; the labels are new
-    return _decoding(
-        path, decoding.profile, decoding.strength, night, decoding.setting, decoding.is_of_other_stager
-    )
+    return _decoding(path, decoding.profile, decoding.strength, night, decoding.setting)
 
 
 def check_cohort(profile: Profile, cohort: str | None, *, stacklevel: int) -> None:

@@ -54,7 +54,8 @@ class Night:
     lights_off: int = 0  # the clock does not run before it
     lights_on: int | None = None  # the epoch, if it is given: the sleep period ends before it
     stager: str | None = None  # whose format the probabilities were read in
-    has_clock: bool = True  # False in a recording around the clock, which has no known night
+    has_clock: bool = True  # False for some cohorts, and around the clock, where no night is known
+    is_of_other_stager: bool = False  # whether it is decoded as a night of another stager than the profile's
     uncut: Night | None = None  # before it was cut at its sleep period
     _base: Floats | None = None  # cache of `calibrated`
 

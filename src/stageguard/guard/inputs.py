@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -80,11 +80,11 @@ def night_of(density: Any, profile: Profile, options: GuardOptions) -> Night:
     is_by_epoch = options.quality is not None or options.pins is not None or options.segments is not None
     if is_bad or is_by_epoch:  # on most nights there is nothing to cut, nothing to fill
         _cut_and_fill(night, profile, is_bad=is_bad)
+    caution = None if options.cohort is None else profile.caution_for(options.cohort)
+    night.has_clock = caution is None or caution.clock
     _calibrate(night, profile)
-    if options.cohort is not None:
-        caution = profile.caution_for(options.cohort)
-        if caution is not None and not caution.clock:
-            night.assumed.append(f"the clock does not run for {options.cohort!r}")
+    if not (caution is None or caution.clock):
+        night.assumed.append(f"the clock does not run for {options.cohort!r}")
     return night
 
 
@@ -209,71 +209,68 @@ def assumptions(profile: Profile, night: Night) -> tuple[str, ...]:
     if cohort is not None and profile.caution_for(cohort) is None and profile.cohort is None:
         listed = ", ".join(caution.cohort for caution in profile.not_for if caution.cohort) or "no cohort"
         assumed.append(f"no caution is known for {cohort!r}; profile {profile.name} has one for {listed}")
-    if profile.cohort is not None:
-        assumed += _about_cohort(profile, cohort)
     was_repaired = profile.shares is not None and profile.shares.repair is not None
     if was_repaired and cohort is not None and profile.caution_for(cohort) is not None:
         assumed.append(f"the repair of stage shares is off for {cohort!r}")
-    if not profile.is_by(stager := night.options.stager):
-        who = (
-            f"stager {stager!r} is not"
-            if stager is not None
-            else "the stager is not said: taken as another than"
-        )
-        assumed.append(f"{who} {profile.stager!r}: {_other_stager_steps(profile)}")
+    if not profile.is_own(cohort, stager := night.options.stager):
+        assumed += _about_foreign(profile, cohort, stager)
     if night.epoch_seconds != profile.epoch_seconds:
         assumed.append(_conversion(profile, night.epoch_seconds))
     return tuple(assumed)
 
 
-def _about_cohort(profile: Profile, cohort: str | None) -> list[str]:
-    """Return what a profile fitted on one cohort assumes about this cohort."""
-    fitted_on = f"{profile.cohort!r}, which the profile was fitted on"
-    if profile.is_of(cohort):
-        return []
-    steps = "it steps aside" if profile.other_cohorts == "argmax" else "stage shares and biases are left out"
-    if cohort is None:
-        return [f"the cohort is not said: taken as another than {fitted_on}: {steps}"]
-    return [f"cohort {cohort!r} is not {fitted_on}: {steps}"]
+def _about_foreign(profile: Profile, cohort: str | None, stager: str | None) -> Iterator[str]:
+    """Say what of cohort and stager is not the profile's, by name, and how the night is decoded then."""
+    done = acts_elsewhere(profile)
+    if not profile.is_of(cohort):
+        yield f"{_is_not('cohort', cohort)} {profile.cohort!r}, which the profile was fitted on: {done}"
+    if not profile.is_by(stager):
+        yield f"{_is_not('stager', stager)} {profile.stager!r}: {done}"
 
 
-def for_stager(profile: Profile, night: Night) -> Profile:
-    """Return the profile that a night is decoded with: another one if its stager is not the profile's."""
-    if profile.stager is None and profile.fingerprint is None:
-        return profile
-    if not _is_of_other_stager(profile, night):
-        return profile
-    other = profile.for_other_stager()
-    if night.calibration is not None:  # it belonged to the profile's own stager, and moved the sleep period
-        _calibrate(night, other)
-    return other
+def _is_not(what: str, name: str | None) -> str:
+    return f"the {what} is not said: taken as another than" if name is None else f"{what} {name!r} is not"
 
 
-def _is_of_other_stager(profile: Profile, night: Night) -> bool:
-    """Whether a night is decoded as one of another stager; a named stager overrules the fingerprint."""
-    named, theirs = night.options.stager, profile.stager or "the stager"
-    if not profile.is_by(named):
-        return True
-    if profile.fingerprint is None:
+def acts_elsewhere(profile: Profile) -> str:
+    """Say how nights of another cohort or stager are decoded."""
+    if profile.base is None:
+        return "decoded by the base rule, without what belongs to them"
+    return f"decoded as by its base profile {profile.base.name!r}"
+
+
+def acting_profile(profile: Profile, night: Night) -> Profile:
+    """Return the profile that a night is decoded with: `elsewhere` if the night is not of the profile's own.
+
+    It is not if another cohort or stager is named or, unless the stager is named, if it does not look like
+    the stager's nights. Without a clock for cohorts whose caution says so.
+    """
+    cohort, stager = night.options.cohort, night.options.stager
+    night.is_of_other_stager = not profile.is_by(stager) or _is_unlike(profile, night)
+    used = (profile.elsewhere() if night.is_of_other_stager else profile).for_nights_of(cohort, stager)
+    if used is not profile:  # it may have another calibration, by which the sleep period is found
+        _calibrate(night, used)
+    return used
+
+
+def _is_unlike(profile: Profile, night: Night) -> bool:
+    """Whether a night is taken for one of another stager by its looks; a named stager overrules them."""
+    fingerprint = profile.fingerprint
+    if fingerprint is None:
         return False
     features = features_of(night, night.epoch_seconds / profile.epoch_seconds)
-    if not profile.fingerprint.is_foreign(features):
+    if not fingerprint.is_foreign(features):
         return False
     unlike = (
-        f"{' and '.join(profile.fingerprint.outside(features))} of the night are outside those of {theirs} "
-        f"on {profile.fingerprint.n_nights} nights"
+        f"{' and '.join(fingerprint.outside(features))} of the night are outside those of "
+        f"{profile.stager or 'the stager'} on {fingerprint.n_nights} nights"
     )
-    if named is not None and profile.stager is not None:
-        night.assumed.append(f"{unlike}, but it is said to be its night, and decoded so")
-        return False
-    night.assumed.append(f"{unlike}: {_other_stager_steps(profile)}")
-    return True
-
-
-def _other_stager_steps(profile: Profile) -> str:
-    if profile.other_cohorts == "argmax":
-        return "it steps aside"
-    return "decoded by the base rule, without what belongs to that stager"
+    is_named = night.options.stager is not None and profile.stager is not None
+    done = "but it is said to be its night, and decoded so" if is_named else acts_elsewhere(profile)
+    text = f"{unlike}, {done}" if is_named else f"{unlike}: {done}"
+    if text not in night.assumed:  # the posterior asks, and the path once more
+        night.assumed.append(text)
+    return not is_named
 
 
 def _conversion(profile: Profile, epoch_seconds: float) -> str:
@@ -332,7 +329,7 @@ def _calibrate(night: Night, profile: Profile) -> None:
     if is_asleep:
         night.lights_on = None if options.lights_on is None else stop
         night.period = period_of(night.own, profile.scheme.wake_index, night.epoch_seconds, first, stop)
-    if profile.clock is None or options.lights_off is not None:
+    if profile.clock is None or not night.has_clock or options.lights_off is not None:
         return
     begin, end = night.period
     hours = (end - begin) * night.epoch_seconds / 3600.0

@@ -20,7 +20,7 @@ from stageguard.guard import kernels as kernels_module
 from stageguard.guard.decode import decode_night, for_each_night, profile_for
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import Night
-from stageguard.guard.inputs import OneNight, assumptions, for_stager
+from stageguard.guard.inputs import OneNight, acting_profile, assumptions
 from stageguard.guard.offsets import (
     N_FIXED,
     Streams,
@@ -232,7 +232,7 @@ def path_marginals(result: Decoding) -> Floats:
 
 def _posterior_under(night: Night, profile: Profile) -> Posterior:
     """Return the posterior of a checked night, decoded if need be."""
-    used = for_stager(profile, night)
+    used = acting_profile(profile, night)
     # the clock counts from the sleep onset of a path, and a rule asks for paths; else none is needed
     if used.strength is None and used.clock is None and used.posterior is None:
         found = _posterior(used, night, fixed_setting(used), None)

@@ -98,11 +98,9 @@ class StreamingDecoder:
         profile = as_profile(profile)
         check_cohort(profile, cohort, stacklevel=3)
         self._given = profile
-        self.profile = profile.for_cohort(cohort)
         if stager is not None:
             checks.text(stager, "stager", empty=False)
-        if not profile.is_by(stager):
-            self.profile = self.profile.for_other_stager()
+        self.profile = profile.for_nights_of(cohort, stager)
         if self.profile.transition_weight is None:
             rule = self.profile.strength.rule if self.profile.strength else ""
             raise ProfileError(

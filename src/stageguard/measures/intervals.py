@@ -210,14 +210,14 @@ def intervals(
     usual = shortest_first_rem(night.profile)
     shortest = usual if min_first_rem_seconds is None else min_first_rem_seconds
     # errors of one cohort covered between .37 and .997 of nights elsewhere
-    if method == "conformal" and is_foreign(night) and _errors_of(night.profile):
+    if method == "conformal" and night.is_foreign and _errors_of(night.profile):
         warnings.warn(StageGuardWarning(_withheld_words(night)), stacklevel=2)
     options, kind = StatisticsOptions(convention, lights_off, lights_on, shortest), ""
     statistics = options.measure(night)
     values = reported(statistics)
     if method == "conformal":
         ends = _conformal(night.profile, values, statistics.reasons, level)
-        if is_foreign(night):
+        if night.is_foreign:
             ends = dict.fromkeys(values, (NAN, NAN, WITHHELD))
         covered = _measured_coverage(night, "coverage", level)
         promised, n_nights = level, int(night.profile.intervals.get("n_nights", 0))
@@ -367,11 +367,6 @@ def origin_of(night: Decoding) -> str:
     return f"{night.profile.cohort!r}, the night is of {cohort}"
 
 
-def is_foreign(night: Decoding) -> bool:
-    """Whether a night is of another stager or cohort than its profile, or its cohort is not named."""
-    return night.is_of_other_stager or not night.profile.is_of(night.cohort)
-
-
 def kind_of(night: Decoding) -> str:
     """Return which kind of stager a night is of, as coverage was measured: one of `KINDS_OF_STAGER`.
 
@@ -438,7 +433,7 @@ def _errors_of(profile: Profile) -> Mapping[str, Sequence[Sequence[float]]]:
 def _measured_coverage(night: Decoding, key: str, level: float) -> Mapping[str, float]:
     """Return the coverage on scored nights, if it was measured at this level, for this cohort and stager."""
     fitted = night.profile.intervals
-    is_like = not is_foreign(night) and math.isclose(level, fitted.get("level_of_coverage", DEFAULT_LEVEL))
+    is_like = not night.is_foreign and math.isclose(level, fitted.get("level_of_coverage", DEFAULT_LEVEL))
     return dict(fitted.get(key, {})) if is_like else {}
 
 

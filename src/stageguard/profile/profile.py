@@ -52,6 +52,11 @@ _GUARD_OFF = dict.fromkeys(
 
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
+# What a fitted profile keeps of itself where its base decodes: its name, and by what its nights are known.
+_KEPT_ELSEWHERE = (
+    *("name", "summary", "intended_for", "cohort", "stager", "fingerprint"),
+    *("intervals", "taught_by", "base", "provenance"),
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -73,8 +78,6 @@ class Profile(Document, ShownInNotebooks):
         Whether it repeats the published method.
     cohort : str or None
         The cohort it was fitted on, if it was fitted to one stager and cohort.
-    other_cohorts : {"unweighted", "argmax"}
-        How other cohorts are decoded: without prior and biases, or as argmax.
     stager : str or None
         The stager it was tuned or fitted to.
     not_for : tuple of Caution
@@ -127,6 +130,8 @@ class Profile(Document, ShownInNotebooks):
         Estimator of each statistic for which scored nights chose one.
     taught_by : tuple of str
         Marks of the nights it was fitted to, by which `was_taught_by` knows them.
+    base : Profile or None
+        The profile it was fitted from, by which other cohorts and stagers are decoded.
     provenance : mapping
         Where the numbers come from.
 
@@ -146,7 +151,6 @@ class Profile(Document, ShownInNotebooks):
     species: str
     reproduces_paper: bool
     cohort: str | None
-    other_cohorts: Literal["unweighted", "argmax"]
     stager: str | None
     not_for: tuple[Caution, ...]
     scheme: StageScheme
@@ -175,6 +179,7 @@ class Profile(Document, ShownInNotebooks):
     intervals: Mapping[str, Any]
     estimators: Mapping[str, str]
     taught_by: tuple[str, ...]
+    base: Profile | None
     provenance: Mapping[str, Any]
     # as in the document: pairs may follow from another key, and replace() must know whether they do
     _rare: tuple[tuple[Any, ...], ...]
@@ -195,7 +200,10 @@ class Profile(Document, ShownInNotebooks):
     def from_dict(cls, document: Mapping[str, object]) -> Profile:
         """Return the profile that a mapping describes; its keys are those of a profile file."""
         try:
-            return cls(**parse_profile(document))
+            values = parse_profile(document)
+            if values["base"] is not None:
+                values["base"] = _base_of(values["base"], values["scheme"])
+            return cls(**values)
         except RecursionError:
             raise ProfileError("tables or lists are nested too deeply, expected a profile.") from None
 
@@ -339,28 +347,34 @@ class Profile(Document, ShownInNotebooks):
             if strength != OFF:
                 got = checks.shown(strength)
                 raise InputError(f"strength is {got}, expected {OFF!r} or a number, the transition weight.")
-            return self._once("off", lambda: self.replace(transition_weight=0.0, **_GUARD_OFF))
-        weight = checks.number(strength, "strength", low=0, high=1000)
-        return self._once(f"strength {weight!r}", lambda: self.replace(transition_weight=weight))
+            changes: dict[str, object] = {"transition_weight": 0.0, **_GUARD_OFF}
+        else:
+            strength = checks.number(strength, "strength", low=0, high=1000)
+            changes = {"transition_weight": strength}
+        base = None if self.base is None else self.base.at_strength(strength).to_dict()
+        return self._once(f"strength {strength!r}", lambda: self.replace(**changes, base=base))
 
-    def for_cohort(self, cohort: str | None) -> Profile:
-        """Return the profile to use for a cohort: itself, unless it was fitted on another one.
+    def is_own(self, cohort: str | None, stager: str | None) -> bool:
+        """Whether nights are the profile's own by the names of their cohort and stager.
 
-        Stage shares and stage biases belong to the stager and cohort they were learned on. For any other
-        cohort, and for an unknown one (None), they are left out, or with ``other_cohorts = "argmax"`` the
-        profile steps aside altogether. Cohorts are the same when their words are, ignoring case. Biases that
-        repair stage shares are left out for every cohort with a caution, and the clock does not run for those
-        whose caution says so.
+        Where a night shows that it is not, by the profile's `fingerprint`, `decode` does as if another stager
+        were named.
         """
-        profile, temperature = self, Calibration(self.calibration.temperature)
-        if not self.is_of(cohort):
-            profile = self._once("other cohort", lambda: self._without_shares(calibration=temperature))
+        return self.is_of(cohort) and self.is_by(stager)
+
+    def for_nights_of(self, cohort: str | None, stager: str | None = None) -> Profile:
+        """Return the profile to use for a cohort and stager: itself, or `elsewhere` if it is not their own.
+
+        Biases that repair stage shares are left out for every cohort with a caution, and the clock does not
+        run for those whose caution says so.
+        """
+        profile = self if self.is_own(cohort, stager) else self.elsewhere()
         caution = None if cohort is None else profile.caution_for(cohort)
         if caution is None:
             return profile
         if profile.share_repair is not None:
-            repaired = profile
-            profile = self._once("without repair", lambda: replace(repaired, calibration=temperature))
+            repaired, temperature = profile, Calibration(profile.calibration.temperature)
+            profile = profile._once("without repair", lambda: replace(repaired, calibration=temperature))
         if caution.clock or profile.clock is None:
             return profile
         timed = profile
@@ -371,28 +385,25 @@ class Profile(Document, ShownInNotebooks):
         """The repair of the stager's stage shares that its biases are for, as `tune` found it."""
         return None if self.shares is None or not self.calibration.biases else self.shares.repair
 
-    def for_other_stager(self) -> Profile:
-        """Return the profile to use for a stager it does not belong to.
+    def elsewhere(self) -> Profile:
+        """Return the profile to use for nights of a cohort or stager that it does not belong to.
 
-        It changes as for another cohort, and also loses the calibration and the stager's fragmentation index,
-        so that the strength rule judges each night by itself.
+        A fitted profile does there what its `base` does, rule and clock included. Any other one loses stage
+        shares, calibration, estimators and the stager's fragmentation index, so that the strength rule judges
+        each night by itself. It keeps its intervals, measured on other nights: whoever uses them has to say
+        so.
         """
 
         def make() -> Profile:
+            if self.base is not None:
+                own: dict[str, Any] = {name: getattr(self, name) for name in _KEPT_ELSEWHERE}
+                return replace(self.base, **own)
             strength = self.strength and self.strength.for_other_stager()
-            return self._without_shares(calibration=Calibration(), strength=strength)
+            return replace(
+                self, strength=strength, prior_exponent=0.0, calibration=Calibration(), estimators=_NONE
+            )
 
-        return self._once("other stager", make)
-
-    def _without_shares(self, **changes: Any) -> Profile:
-        """Return the profile without stage shares and with some changes, or one that steps aside.
-
-        It keeps its intervals, measured on other nights: whoever uses them has to say so.
-        """
-        if self.other_cohorts == "argmax":
-            no_rules = {"strength": None, "transition_weight": 0.0, "flip_flop": FlipFlop(), "clock": None}
-            changes |= {"min_bout_seconds": _NONE, "durations": _NONE, **no_rules}
-        return replace(self, prior_exponent=0.0, estimators=_NONE, **changes)
+        return self._once("elsewhere", make)
 
     def __repr__(self) -> str:
         """Return name, scheme and the first digits of the hash."""
@@ -432,6 +443,18 @@ def _from_file(path: Path) -> Profile:
         ) from None
     except ProfileError as error:
         raise ProfileError(f"{path}: {error}") from None
+
+
+def _base_of(document: Mapping[str, object], scheme: StageScheme) -> Profile:
+    """Return the profile that another one was fitted from."""
+    try:
+        base = Profile.from_dict(document)
+    except ProfileError as error:
+        raise ProfileError(f"base: {error}") from None
+    if base.scheme != scheme or base.base is not None:
+        wrong = "has a base itself" if base.base is not None else f"is in {base.scheme.name}"
+        raise ProfileError(f"base {wrong}, expected a profile in {scheme.name} without a base.")
+    return base
 
 
 def _is_file(path: Path) -> bool:

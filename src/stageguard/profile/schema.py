@@ -141,24 +141,16 @@ _TABLE = (
     ),
     Key(
         "cohort",
-        "the cohort a profile was fitted on; for any other, `decode(..., cohort=...)` leaves out what was "
-        "learned about this cohort alone",
+        "the cohort a profile was fitted on; for any other, and for one that is not named, "
+        "`decode(..., cohort=...)` leaves out what was learned on it and decodes as `base` does",
         parts.by_check(checks.text, empty=False),
         shown="none",
         decodes=False,
     ),
     Key(
-        "other_cohorts",
-        'how other cohorts are decoded: `"unweighted"` = without `prior_exponent` and `biases`, `"argmax"` = '
-        "the profile steps aside",
-        parts.by_check(checks.choice, ("unweighted", "argmax")),
-        "unweighted",
-        decodes=False,
-    ),
-    Key(
         "stager",
         "the stager a profile was tuned or fitted to; for any other, `decode(..., stager=...)` leaves out "
-        "what was learned about this stager alone. A fitted profile also does so if no stager is named",
+        "what was learned on it. A fitted profile also does so if no stager is named",
         parts.by_check(checks.text, empty=False),
         shown="none",
         decodes=False,
@@ -373,6 +365,16 @@ _TABLE = (
         "[recognise](fit.md#nights-that-taught-it) them",
         read_marks,
         [],
+        decodes=False,
+    ),
+    Key(
+        "base",
+        "the profile it was fitted from, as a table of the same keys, written by [fit](fit.md): nights of "
+        "another `cohort` or `stager` are decoded by it, and without it by this profile without what belongs "
+        "to them",
+        parts.by_check(checks.mapping),
+        shown="none",
+        write=lambda base, _: base.to_dict(),
         decodes=False,
     ),
     Key("provenance", "where the numbers come from, as any TOML", parts.read_tree, {}, decodes=False),

@@ -198,17 +198,16 @@ def _night_period(
 
 def _left_out_sentences(decoding: Decoding, effect: Effect) -> Iterator[str]:
     """Say what of the profile is not for this night's cohort or stager, and the caution for its cohort."""
-    profile, steps_aside = decoding.profile, decoding.profile.other_cohorts == "argmax"
+    profile = decoding.profile
+    did = (
+        "what the profile had learned of its own was left out"
+        if profile.base is None
+        else f"it was decoded as by the profile’s base, {profile.base.name}"
+    )
     if not profile.is_of(decoding.cohort):
         whose = "not stated" if decoding.cohort is None else f"“{decoding.cohort}”"
-        did = "the profile stepped aside" if steps_aside else "its stage shares and biases were left out"
         yield f"The cohort of this night is {whose}, so that {did}."
     if decoding.is_of_other_stager:
-        did = (
-            "the profile stepped aside"
-            if steps_aside
-            else "what the profile had learned of its stager was left out"
-        )
         yield f"This night is of another stager, so that {did}."
     if effect.is_taught:
         yield "The profile was fitted to this night, among others: agreement with its expert is no test."

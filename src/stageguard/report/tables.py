@@ -19,7 +19,6 @@ from stageguard.measures.intervals import (
     Intervals,
     Method,
     intervals,
-    is_foreign,
     origin_of,
     why_withheld,
 )
@@ -371,7 +370,7 @@ def night_intervals(decoding: Decoding, options: StatisticsOptions) -> Intervals
     """Return conformal intervals, else model intervals that are made for a coverage, else None."""
     profile = decoding.profile
     method: Method = "conformal"
-    if not profile.intervals.get("errors") or is_foreign(decoding):
+    if not profile.intervals.get("errors") or decoding.is_foreign:
         if profile.posterior is None or why_withheld(decoding):
             return None
         method = "model"

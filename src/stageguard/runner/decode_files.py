@@ -274,11 +274,16 @@ def _difference(
     task: DecodeTask, files: WrittenFiles, record: Mapping[str, Any], options: Mapping[str, Any]
 ) -> str:
     """Return what keeps an existing output from being that of this run, or nothing."""
-    profile = task.profile.at_strength(task.options.strength).for_cohort(task.options.cohort)
+    given = task.profile.at_strength(task.options.strength)
+    # the night itself may have shown that it is of another stager
+    either = [
+        profile.for_nights_of(task.options.cohort, task.options.stager)
+        for profile in (given, given.elsewhere())
+    ]
     now = Recipe(
         plain(options),
         task.profile.name,
-        profile.sha256,
+        either[0].sha256,
         task.path.name,
         describe_file(task.path)["sha256"],
         __version__,
@@ -292,7 +297,7 @@ def _difference(
         source["sha256"],
         record["provenance"]["stageguard"],
     )
-    if reason := made_by.difference(now, profile.for_other_stager().sha256):
+    if reason := made_by.difference(now, either[1].sha256):
         return reason
     if "measured" not in record:
         return "its record holds no measures"

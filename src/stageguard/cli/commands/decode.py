@@ -242,7 +242,7 @@ def _write_methods(manifest: Manifest, profile: Profile, options: DecodeOptions,
     if path.exists() and CITATION not in read_text(path, "text", errors="replace"):
         manifest.remarks.append(f"{path} is no text of decode's, so it was left as it is")
         return
-    used = profile.at_strength(options.strength).for_cohort(options.cohort)
+    used = profile.at_strength(options.strength).for_nights_of(options.cohort, options.stager)
     is_shifted = bool(used.calibration.biases)  # then the table's index is of the shifted stages
     from stageguard.report.methods import CohortFact, cohort_methods  # only cohorts need it
 

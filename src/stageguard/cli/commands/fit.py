@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 from click import UsageError
@@ -32,6 +32,7 @@ from stageguard.measures.intervals import DEFAULT_LEVEL, half_width, unit_of
 from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile
 from stageguard.report.summary import shown
 from stageguard.review.scorings import find_reviews, read_reviewed, with_reviews
@@ -47,7 +48,12 @@ choice_options = packed(
     dict,
     option("--cohort", metavar="NAME", help="Whom the nights are of: used on no other."),
     option("--stager", metavar="NAME", help="The stager, with version and channels: used on no other."),
-    option("--keep-accuracy", is_flag=True, help="Also drop whatever falls below argmax's accuracy."),
+    option(
+        "--trained",
+        type=click.Choice(get_args(Training)),
+        help="How the stager was trained. Default: as known of its format; unknown is balanced.",
+    ),
+    option("--keep-accuracy", is_flag=True, help="Also drop whatever falls below the default's accuracy."),
     option(
         "--fragmentation-weight",
         metavar="NUMBER",
@@ -133,7 +139,7 @@ def fit(
     """Fit a profile to nights that a stager and an expert scored.
 
     Calibrates, counts transitions and bouts, and chooses how strongly to guard by cross-validation over
-    subjects. Argmax is always a candidate: if nothing is better, the profile leaves nights as they are.
+    subjects. If nothing is better than the base profile, tuned where ten nights are there, it stays that.
     Hypnograms alone give transitions, bout lengths and bands. With --transitions-only, as in the paper, the
     transitions the experts scored replace the base profile's, and nothing else changes.
 
@@ -431,13 +437,17 @@ def _learned(report: FitReport) -> Iterator[str]:
 
 
 def _print_gain(report: FitReport, out: Console) -> None:
-    gains = report.gains()
-    if not gains:
+    if report.nested is None:
         if report.rows:
             out.print("With two subjects the choice cannot be checked on nights held out from it.")
         return
-    words = [f"{name} {mean:+.3f} (standard error {error:.3f})" for name, (mean, error) in gains.items()]
-    out.print(f"Choosing so gains, on nights held out from the choice: {', '.join(words)}.")
+    compared = {
+        "argmax": report.gains(),
+        "the default, which needs no scored nights": report.gains("default"),
+    }
+    for other, gains in compared.items():
+        words = [f"{name} {mean:+.3f} (standard error {error:.3f})" for name, (mean, error) in gains.items()]
+        out.print(f"Choosing so gains over {other}, on nights held out: {', '.join(words)}.")
 
 
 def _print_curve(report: FitReport, out: Console) -> None:

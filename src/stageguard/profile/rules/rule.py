@@ -175,6 +175,12 @@ class StrengthRule:
         """Return the same rule with the fragmentation of other nights as its aim."""
         return replace(self, fi_target=counted.fi_target)
 
+    def rescaled(self, ratio: float) -> StrengthRule:
+        """Return the rule for epochs that are `ratio` times as long, in which as many more stages change."""
+        per_epoch = ("fi_target", "stager_fi")
+        known = {name: getattr(self, name, None) for name in per_epoch}
+        return replace(self, **{name: min(fi * ratio, 1.0) for name, fi in known.items() if fi is not None})
+
     def for_other_stager(self) -> StrengthRule:
         """Return the rule without what it knows of one stager."""
         return self
