@@ -57,7 +57,7 @@ def test_it_writes_the_profile_that_fit_returns(folder, run):
         "lab: 6 scored nights of 3 subjects, 1,440 scored epochs, on human-psg-3",
         "the best of each kind",
         "What the profile does",
-        "Choosing so gains, on nights held out from the choice: kappa",
+        "Choosing so gains over argmax, on nights held out: kappa",
         "3 subjects are few",
         "Wrote: lab.toml",
     ):
@@ -84,7 +84,7 @@ def test_json_holds_every_candidate_and_the_curve(folder, run):
     ran = run("fit", *nights(folder), "--expert", "experts", "--base", BASE, "-o", "lab.toml", "--json")
     assert ran.code == 0, ran.err
     report = ran.json
-    assert [row["candidate"] for row in report["candidates"]][:2] == ["argmax", "target"]
+    assert [row["candidate"] for row in report["candidates"]][:2] == ["argmax", "the default"]
     assert report["learning_curve"]["points"][0]["n_subjects"] == 2
     assert mentions(report["notes"], "groups", "taken")
     assert report["output"] == "lab.toml"
