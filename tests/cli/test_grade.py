@@ -129,6 +129,17 @@ def test_nights_of_one_person_count_once(run, tmp_path):
     assert [file["ok"] for file in ran.json["files"]] == [True, False, False, False]
 
 
+def test_a_list_may_name_the_scorings(run, tmp_path):
+    write_cohort(tmp_path)
+    rows = [f"n{k}\tnights/n{k}.txt\tscored/anna/n{k}.txt" for k in range(4)]
+    (tmp_path / "list.tsv").write_text("\n".join(["id\tprobabilities\tscoring", *rows]) + "\n")
+    ran = run("grade", "--list", "list.tsv", "-o", "card.json")
+    assert ran.code == 0, ran.err
+    by_folder = run("grade", "nights", "--expert", "scored/anna", "--json").json
+    assert json.loads((tmp_path / "card.json").read_text())["grades"] == by_folder["grades"]
+    assert run("verify", "card.json").code == 0
+
+
 def write_decoded(run, tmp_path, n_nights=3, hours=2):
     """Outputs of decode, and two experts of each."""
     for scorer in ("anna", "ben"):

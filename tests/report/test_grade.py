@@ -96,6 +96,17 @@ def test_the_page_is_safe_and_has_every_number(card):
             assert cell.replace("'", "&#39;") in page
 
 
+def test_too_few_people_show_nothing_and_the_card_says_how_many_would():
+    small = made_card(12)
+    assert {row["verdict"] for row in grade_rows(small)} == {"not shown"}
+    needed = [each.people_needed for each in small.values() if each.people_needed is not None]
+    assert needed
+    assert all(mentions(group_words(small), 12, f"{number:,}") for number in needed)
+    pairs = made_card(12, 2)
+    assert {row["verdict"] for row in grade_rows(pairs)} == {"no verdict"}
+    assert group_words(pairs) == []
+
+
 @pytest.mark.parametrize(("n_people", "n_scorers"), [(1, 3), (3, 2), (3, 1)])
 def test_cards_without_verdicts_are_pages_too(n_people, n_scorers):
     small = made_card(n_people, n_scorers)

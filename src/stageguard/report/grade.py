@@ -34,7 +34,6 @@ READINGS = (
     f"and that of a typical night (paired logs, t). As an expert: both upper limits at most {LIMIT:g}. "
     "Worse: either lower limit above 1. Nothing is corrected for the number of statistics."
 )
-SHORT = {"as an expert": "as an expert", "worse": "worse", "not shown": "not shown", None: "no verdict"}
 _ESTIMATE_KEYS = tuple(quantity.key for quantity in (*ESTIMATES, *STAGE_ESTIMATES))
 
 
@@ -57,6 +56,13 @@ def statistic_name(key: str) -> str:
     quantity = quantity_of(key)
     unit = f" ({quantity.short_unit})" if quantity.short_unit else ""
     return f"{quantity.title}{unit}"
+
+
+def short_verdict(grade: Grade) -> str:
+    """Return the verdict in a word or two; with three experts, too few people show nothing."""
+    if grade.verdict is not None:
+        return grade.verdict
+    return "not shown" if grade.n_experts >= LEAST_SCORERS else "no verdict"
 
 
 def verdict_words(grade: Grade) -> str:
@@ -85,9 +91,9 @@ def _surer(grade: Grade) -> Ratio:
 
 def group_words(card: GradeCard) -> list[str]:
     """Return the verdicts of a card, a sentence for all statistics that share one."""
-    found: dict[str | None, list[Grade]] = {}
+    found: dict[str, list[Grade]] = {}
     for key in ordered_keys(card):
-        found.setdefault(card[key].verdict, []).append(card[key])
+        found.setdefault(short_verdict(card[key]), []).append(card[key])
     close, far = (
         [(_name(each), each.mean.value) for each in found.get(which, [])]
         for which in ("as an expert", "worse")
@@ -184,7 +190,7 @@ def method_words(card: GradeCard) -> list[str]:
         f"With one expert the stager's error is divided by that between two experts in the table from "
         f"{and_list(tables)}. Between these cohorts such ratios differ by {times(min(apart))} to "
         f"{times(max(apart))}, so that there is no verdict.",
-        "How far these experts are from one another is not known: have two more score some of the nights.",
+        "How far this expert is from others is not known: have two more score the nights.",
     ]
 
 
@@ -203,7 +209,7 @@ def grade_rows(card: GradeCard) -> list[dict[str, Any]]:
                 "key": key,
                 "name": statistic_name(key),
                 "heading": quantity_of(key).short_heading,
-                "verdict": SHORT[grade.verdict],
+                "verdict": short_verdict(grade),
                 "words": verdict_words(grade),
                 "mean": ratio_text(grade.mean),
                 "typical": ratio_text(grade.typical),
