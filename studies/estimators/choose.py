@@ -21,6 +21,7 @@ import numpy as np
 from stageguard.measures.estimates import COUNTED, SURE
 
 HERE = Path(__file__).parent
+CACHE = Path(os.environ["STAGEGUARD_CACHE"])
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 BOUNDS = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95)  # of the mean largest probability of a night
 KINDS = ("labels", "own labels", "sure", "unsure")
@@ -60,7 +61,7 @@ def kind_of(night: Mapping, bound: float) -> str:
 
 def read_tasks() -> list[Task]:
     """Return all that `measure.py` kept."""
-    files = sorted(Path(os.environ["STAGEGUARD_CACHE"]).glob("estimators *.json"))
+    files = sorted(CACHE.glob("estimators *.json"))
     tasks = []
     for file in files:
         found = json.loads(file.read_text("utf-8"))
@@ -304,6 +305,7 @@ def main() -> None:
     results = {
         "sol": {kind: cross_validate(people, kind, "sol_minutes", OF_SOL, DEFAULT_OF_SOL) for kind in KINDS},
         "an_hour_later": an_hour_later(people),
+        "experts_moved": json.loads((CACHE / "onsets of experts.json").read_text("utf-8")),
         "minutes": {
             kind: {name: cross_validate(people, kind, name, minutes, DEFAULT_OF_MINUTES) for name in MINUTES}
             for kind in KINDS

@@ -47,6 +47,7 @@ FIRST_SLEEP_SECONDS = (30, 60, 90, 120, 180, 300)
 EXPECTED_SLEEP_MINUTES = (1, 2, 3)
 AWAKE_SECONDS = 120.0  # of wake before sleep, so that there is wake to repeat
 FIRST_REM_SECONDS = (4, 8, 12, 16, 20, 30, 60, 120)
+EXPERTS = CACHE / "onsets of experts.json"
 PIECE_HOURS = 4.0  # mice recorded for a day have no bedtime: their recordings are cut into pieces that have
 
 
@@ -267,8 +268,28 @@ def rem_latencies(shown: sg.Decoding, strict: sg.Decoding, both: np.ndarray) -> 
     return found
 
 
+def experts_moved() -> dict[str, list[int]]:
+    """Return, by cohort, the number of expert scorings, and of those whose onset the first NREM moves."""
+    scorings: dict[str, list[np.ndarray]] = {}
+    for name, file in (("dod-h", "dod_h.npz"), ("dod-o", "dod_o_scorers.npz")):
+        with np.load(cohorts.data_folder() / name / file) as archive:
+            panels = [archive[key] for key in archive.files if key.endswith("/scorers")]
+        scorings[name] = [scored.astype(int) for panel in panels for scored in panel]
+    scorings["sleep-edf"] = [night.labels for night in cohorts.sleep_edf("weak")]
+    scorings["sleep-accel"] = [night.labels for night in cohorts.sleep_accel()]
+    scorings["slpdb"] = [night.labels for night in cohorts.slpdb_beats()]
+    return {
+        name: [
+            len(own),
+            int(sum(first_nrem(scored, AASM5, 30.0, 30.0) != np.argmax(scored > 0) for scored in own)),
+        ]
+        for name, own in scorings.items()
+    }
+
+
 def main(arguments: Sequence[str]) -> None:
     text = arguments[0] if arguments else ""
+    EXPERTS.write_text(json.dumps(experts_moved()), "utf-8")
     for task in every_task():
         if text in task.name and not file_of(task).exists():
             began = time.perf_counter()

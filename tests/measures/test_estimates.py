@@ -10,7 +10,7 @@ from messages import mentions
 from nights import decode
 from small import profile_of, refusal
 from stageguard.measures.estimates import LITTLE_REM, N_DRAWS, Estimates, estimates
-from stageguard.profile.parts import ESTIMATORS
+from stageguard.profile.parts import ESTIMATORS, estimators_of
 from stageguard.synthetic.night import simulate_night
 
 W, N, R = 0, 1, 2
@@ -168,6 +168,14 @@ def test_sleep_that_turns_into_rem_at_once_is_no_sleep_onset():
     later = estimates(night, lights_off=300.0)
     assert later.sol_minutes == found.sol_minutes - 5.0
     assert estimates(night, convention="yasa").rem_latency_minutes == found.sol_minutes + 75.0
+
+
+@pytest.mark.parametrize("way", estimators_of(profile_of().scheme)["rem_latency_minutes"])
+def test_no_estimator_takes_rem_from_before_sleep_onset(way):
+    clock = CLOCK | {"weight": 0.1, "spare_minutes": 8.0}
+    profile = profile_of(transition_weight=0.0, clock=clock, estimators={"rem_latency_minutes": way})
+    # what is expected comes a little earlier, by the doubt of the epochs before
+    assert 60.0 < estimates(decode(quiet_wake_as_rem(), profile)).rem_latency_minutes <= 75.0
 
 
 def test_sleep_of_15_min_is_sleep_whatever_follows():
