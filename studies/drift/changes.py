@@ -88,7 +88,9 @@ def dod_h(network: str) -> Stager:
             labels = np.where(
                 np.isnan(night.probabilities[:, 0]), -1, np.nan_to_num(night.probabilities).argmax(1)
             )
-            features[night.name] = measure(sg.Hypnogram(labels.astype(np.int8), AASM5, 30.0), profile)
+            features[night.name] = measure(
+                sg.Hypnogram(labels.astype(np.int8), AASM5, 30.0), profile
+            ).features
             kappas.append(_kappa(night.labels, night.probabilities))
         after[SAME if other == network else f"{other} instead"] = Nights(features, float(np.mean(kappas)))
     return Stager(f"DOD-H, labels of {network}", subjects, after)
@@ -106,7 +108,8 @@ def _boosting(title: str, key: str, nights: Iterable[FeatureNight], changes: Map
         for change in (SAME, *changes):
             rows = {night.name: archive[f"{change}/{night.name}"] for night in nights}
             features = {
-                name: measure(sg.Hypnodensity(found, AASM5, 30.0), profile) for name, found in rows.items()
+                name: measure(sg.Hypnodensity(found, AASM5, 30.0), profile).features
+                for name, found in rows.items()
             }
             kappas = [_kappa(night.labels, rows[night.name]) for night in nights]
             after[change] = Nights(features, float(np.mean(kappas)))

@@ -62,20 +62,19 @@ def test_features_have_a_name_each(card):
     assert by_name["overlap", ("N1", "N3")] == features.overlaps[1, 3]
 
 
-def test_the_limit_is_what_one_exchange_in_twenty_exceeds():
-    """With two features and 8 people, every exchange can be counted: 8 choose 3."""
-    rng = np.random.default_rng(3)
-    rows = rng.normal(size=(8, 2))
-    spread = rows.std(axis=0)
-    largest = []
-    for members in combinations(range(8), 3):
-        others = [i for i in range(8) if i not in members]
-        away = rows[list(members)].mean(axis=0) - rows[others].mean(axis=0)
-        largest.append((np.abs(away) / spread).max())
-    *_, rooms = map(np.array, compare(rows[:5], rows[5:]))
-    n_above = sum(value > rooms[0] / spread[0] * (1 + 1e-9) for value in largest)
-    assert rooms[0] / spread[0] == pytest.approx(rooms[1] / spread[1])
-    assert 1 <= n_above <= RATE * len(largest) + 1
+def test_of_all_exchanges_those_with_the_largest_difference_alarm():
+    """Of 9 people, every choice of 4 can be a batch: the farthest of the 126 alarm, 6 or so."""
+    rows = np.random.default_rng(3).normal(size=(9, 2))
+    largest, is_alarm = [], []
+    for members in combinations(range(9), 4):
+        others = [i for i in range(9) if i not in members]
+        batch, card = rows[list(members)], rows[others]
+        within = np.sqrt((4 * batch.var(axis=0) + 5 * card.var(axis=0)) / 9)
+        largest.append(float((np.abs(batch.mean(axis=0) - card.mean(axis=0)) / within).max()))
+        is_alarm.append(bool(alarms(card, batch).any()))
+    farthest = np.argsort(largest)[-sum(is_alarm) :]
+    assert 4 <= sum(is_alarm) <= 8  # RATE of them is 6.3, and each limit is of drawn exchanges
+    assert all(is_alarm[i] for i in farthest[2:])
 
 
 @pytest.mark.parametrize("n_card", [10, 25])
@@ -224,3 +223,16 @@ def test_what_is_no_card_is_refused():
     refusal(error, "GradeCard")
     assert mentions(str(error.value), "grade")
     assert GradeFacts().profile_sha256 is None
+
+
+def test_limits_do_not_widen_with_the_distance_of_a_batch():
+    rng = np.random.default_rng(5)
+    card, batch = rng.normal(size=(25, 4)), rng.normal(size=(BATCH_NIGHTS, 4))
+    near, far = (np.array(compare(card, batch + shift)[2]) for shift in (0.0, 50.0))
+    assert (far < 1.1 * near).all()
+
+
+def test_what_is_constant_in_batch_and_card_and_differs_alarms():
+    card, batch = np.zeros((25, 2)), np.zeros((BATCH_NIGHTS, 2))
+    batch[:, 1] = 0.1
+    assert alarms(card, batch).tolist() == [False, True]

@@ -32,6 +32,7 @@ BATCH_NIGHTS = 10
 RATE = 0.05  # of batches without a change that alarm
 FEWEST_PEOPLE = 10  # on the card
 N_EXCHANGES = 1999  # so that RATE of them and the batch itself are a whole number
+_LEAST_WITHIN = 1e-6  # of the variance: batch and card may each be constant, and differ
 _SAME = 1 + 1e-9  # an exchange that gives the batch itself may round differently
 
 
@@ -253,6 +254,11 @@ def _columns(rows: Floats) -> list[tuple[float, ...]]:
     return [tuple(column) for column in rows.T.tolist()]
 
 
+def _within_share(away: Floats, n_card: int, n_batch: int) -> Floats:
+    """Return the spread within batch and card over that of all people, if the batch's mean is `away`."""
+    return np.sqrt(np.maximum(1.0 - away**2 * n_batch / n_card, _LEAST_WITHIN))
+
+
 def feature_keys(scheme: StageScheme) -> list[tuple[str, tuple[str, ...]]]:
     """Return key and stages of each column of `feature_rows`."""
     singles = [(key, (name,)) for key in ("share", "confidence") for name in scheme.names]
@@ -298,8 +304,11 @@ def compare(card: Floats, batch: Floats) -> tuple[list[float], list[float], list
     largest = np.abs(exchanges.astype(float) @ scaled).max(axis=1) / n_batch
     n_above = math.floor(RATE * (N_EXCHANGES + 1))
     limit = float(np.sort(largest)[-n_above])
-    # a batch's mean differs from all people's by less than from the card's, since it is among all
-    room = limit * spread * len(rows) / n_card
+    away = np.abs(scaled[is_batch].mean(axis=0))
+    # a shift widens the spread of all people: limits are by the spread within batch and card, which is
+    # smaller by the same function of the distance for every feature, so that none passes another
+    within, within_limit = (_within_share(each, n_card, n_batch) for each in (away, np.array(limit)))
+    room = limit * spread * len(rows) / n_card * within / within_limit
     means = (centre + rows[members].mean(axis=0) for members in (~is_batch, is_batch))
     card_means, batch_means = (each.tolist() for each in means)
     return card_means, batch_means, room.tolist()

@@ -23,10 +23,10 @@ MEANINGS = {
     "confidence": "mean highest probability",
     "overlap": "mean product of probabilities",
 }
-WIDTH, TOP, ROW, FOOT = 980.0, 46.0, 74.0, 40.0
-CARD_LEFT, CARD_RIGHT, LEFT, RIGHT = 222.0, 372.0, 396.0, 980.0
+WIDTH, MARGIN, TOP, ROW, FOOT = 980.0, 12.0, 46.0, 74.0, 40.0
+CARD_LEFT, CARD_RIGHT, LEFT, RIGHT = 222.0, 372.0, 396.0, WIDTH
 MOST_ROWS = 8
-NARROW = 74.0  # a batch drawn narrower than this has no heading
+NARROW, NARROWEST = 104.0, 44.0  # batches drawn narrower have no word above, and no nights
 OUTSIDE = STAGES["R"].light
 ACCENT = PAGE["accent"].light
 
@@ -90,9 +90,14 @@ def drift_svg(drift: Drift) -> str:
             fill=GREY,
         )
     )
-    n_drifted = sum(batch.has_drifted for batch in drift.batches)
-    description = f"{n_drifted} of {count(len(drift.batches), 'batch').replace('batchs', 'batches')} drifted."
-    return document("New nights against the grade card", description, parts, (WIDTH, height))
+    parts = [f'<g transform="translate({MARGIN:g} {MARGIN:g})">', *parts, "</g>"]
+    description = " ".join(f"{_nights(batch)}: {batch_words(batch)}." for batch in drift.batches)
+    size = (WIDTH + 2 * MARGIN, height + MARGIN)
+    return document("New nights against the grade card", description, parts, size)
+
+
+def _nights(batch: DriftBatch) -> str:
+    return batch.nights[0] if len(batch.nights) == 1 else f"{batch.nights[0]} to {batch.nights[-1]}"
 
 
 def _spans(drift: Drift) -> Iterator[tuple[float, float, DriftBatch]]:
@@ -107,16 +112,16 @@ def _spans(drift: Drift) -> Iterator[tuple[float, float, DriftBatch]]:
 
 def _headings(drift: Drift) -> Iterator[str]:
     style = {"font_size": 12, "font_weight": 600}
-    yield text_at(0, 16, "new nights against the card", **style)
+    yield text_at(0, 16, "card → farthest batch", **style)
     yield text_at(CARD_LEFT, 16, f"card: {drift.n_card_people} people", **style)
     first = 1
     for left, right, batch in _spans(drift):
         last = first + len(batch.nights) - 1
-        if right - left >= NARROW:
+        if right - left >= NARROWEST:
             verdict = "drifted" if batch.has_drifted else "within" if batch.can_alarm else "too few"
-            shade = {"fill": OUTSIDE} if batch.has_drifted else {}
-            nights = f"night {first}" if first == last else f"{first}–{last}"
-            yield text_at(left, 16, f"{nights}: {verdict}", **style, **shade)
+            nights = f"{first}" if first == last else f"{first}–{last}"
+            heading = f"{nights}: {verdict}" if right - left >= NARROW else nights
+            yield text_at(left, 16, heading, **style, fill=OUTSIDE if batch.has_drifted else INK)
         first = last + 1
 
 
