@@ -15,6 +15,7 @@ from stageguard.formats.companions import ListRow, in_list_words, read_groups
 from stageguard.formats.density import listed
 from stageguard.measures.cohort import CohortNight, MeasuredScorings, measure_night
 from stageguard.measures.estimates import Estimates
+from stageguard.measures.grade_card import GradeCard
 from stageguard.measures.statistics import StatisticsOptions
 
 Groups = Mapping[str, ListRow]
@@ -45,15 +46,22 @@ class CohortReader:
     measuring: StatisticsOptions
     groups: Groups
     experts: Experts
+    card: GradeCard | None = None  # nights that it does not grade are refused
 
     @classmethod
     def of(
-        cls, reading: ReadOptions, measuring: StatisticsOptions, by: Path | None, expert: Path | None
+        cls,
+        reading: ReadOptions,
+        measuring: StatisticsOptions,
+        by: Path | None,
+        expert: Path | None,
+        grade: Path | None,
     ) -> CohortReader:
         """Return a reader with the groups of a table and the experts that a path or the table names."""
         groups = {} if by is None else read_groups(by)
         named = {name: row.expert for name, row in groups.items() if row.expert is not None}
-        return cls(reading, measuring, groups, Experts(expert, named))
+        card = None if grade is None else GradeCard.load(grade)
+        return cls(reading, measuring, groups, Experts(expert, named), card)
 
     def refuse_one_expert(self, option: str) -> None:
         """Refuse a file with one night's scoring for several nights."""
@@ -78,6 +86,8 @@ class CohortReader:
     def read(self, night: Input) -> MeasuredInput:
         """Read one night with its expert, and measure every scoring of it."""
         scored = read_night(night, self.reading)
+        if self.card is not None:
+            refuse_ungraded(self.card, night.path, scored)
         group = self.groups.get(night.id) or self.groups.get(night.path.name)
         expert_id = group.night_id if group and group.expert else night.id
         path = scoring_of(night) or self.experts.path_for(expert_id)
@@ -97,6 +107,12 @@ class CohortReader:
         if estimates is None and scored.recorded.estimates is not None:
             notes.append("expected minutes were recorded for other lights or definitions, and are left out")
         return MeasuredInput(scored, scorings, measured, measuring, group, tuple(notes))
+
+
+def refuse_ungraded(card: GradeCard, path: Path, scored: ScoredFile) -> None:
+    """Refuse a night of another stager, profile or scheme than those of the card."""
+    facts, final = facts_of(path, scored), scored.final
+    card.refuse_other(facts.profile_sha256, final.scheme, final.epoch_seconds, facts.stager)
 
 
 def grouping(

@@ -113,6 +113,12 @@ profile = option(
     required=True,
     help="Name (see: stageguard profiles) or a .toml file.",
 )
+grade_card = option(
+    "--grade",
+    metavar="CARD.json",
+    type=PATH,
+    help="Grade card of the stager: marks each statistic that is as good as an expert's, or not.",
+)
 stages = option(
     "--stages",
     metavar="W,N1,...",

@@ -17,6 +17,7 @@ from stageguard.cli.terminal import Console, count, one_line
 from stageguard.formats.cohort_files import Cohort, scoring_names
 from stageguard.measures.architecture import ERROR_QUANTITIES, STEERED_LIKE
 from stageguard.measures.cohort import CohortTable
+from stageguard.measures.grade_card import GradeCard
 from stageguard.measures.groups import METHOD, GroupDifference
 from stageguard.measures.paired import METHOD_OF_TABLE, Estimate, bland_altman, estimate
 from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
@@ -42,8 +43,9 @@ def print_one(cohort: Cohort, out: Console) -> None:
     for name in measures.names:
         quantity, columns = quantity_of(name), measures.columns_of(name)
         numbers = (_flagged(quantity, float(values[0]), key) for key, values in columns.items())
-        rows.append((titled(quantity, quantity.title, measures), *numbers, quantity.unit))
-    out.table(("", *(f">{title}" for title in titles), "unit"), rows)
+        title = titled(quantity, quantity.title, measures)
+        rows.append((title, *numbers, quantity.unit, *_mark(cohort.card, name)))
+    out.table(("", *(f">{title}" for title in titles), "unit", *_mark_title(cohort.card)), rows)
     _print_early(measures, out)
     if facts.epochs_changed is not None:
         out.print(f"{count(facts.epochs_changed, 'epoch')} changed.")
@@ -101,7 +103,7 @@ def _night_cell(cohort: CohortTable, quantity: Quantity, number: int) -> str:
     return text if isnan(delta) else f"{text} ({delta:+.{decimals}f})"
 
 
-def print_means(cohort: CohortTable, out: Console) -> None:
+def print_means(cohort: CohortTable, card: GradeCard | None, out: Console) -> None:
     """Print one row per quantity: its mean and standard deviation over the nights."""
     out.heading(f"Mean ± standard deviation over {len(cohort.night_ids)} nights")
     rows = shown_rows(cohort)
@@ -119,8 +121,18 @@ def print_means(cohort: CohortTable, out: Console) -> None:
             n_nights = str(max(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
             decimals = max(1, quantity.decimals)
             means = [_mean(values, decimals, column) for column, values in columns.items()]
-            cells.append((titled(quantity, quantity.short_heading, cohort), n_nights, *means))
-    out.table(("", ">nights", *(f">{title}" for title in titles)), cells)
+            title = titled(quantity, quantity.short_heading, cohort)
+            cells.append((title, n_nights, *means, *_mark(card, quantity.key)))
+    out.table(("", ">nights", *(f">{title}" for title in titles), *_mark_title(card)), cells)
+
+
+def _mark(card: GradeCard | None, key: str) -> tuple[str, ...]:
+    """Return the cell of a statistic's grade; none without a card."""
+    return () if card is None else (card.mark(key),)
+
+
+def _mark_title(card: GradeCard | None) -> tuple[str, ...]:
+    return () if card is None else ("grade",)
 
 
 def print_errors(cohort: Cohort, out: Console) -> None:
@@ -273,9 +285,10 @@ def paper_table(cohort: Cohort, notes: list[str]) -> PaperTable:
     if "expert" in table.values:
         for name in scorings:
             columns += [f"bias {titles[name]}", f"lower limit {titles[name]}", f"upper limit {titles[name]}"]
+    columns += _mark_title(cohort.card)
     rows, decimals = [], []
     for quantity in shown_rows(table):
-        row = list(_paper_row(table, quantity.key, scorings))
+        row = [*_paper_row(table, quantity.key, scorings), *_mark(cohort.card, quantity.key)]
         if any(isinstance(cell, Estimate) and cell.n for cell in row):
             rows.append((titled(quantity, quantity.short_heading, table), *row))
             decimals.append(max(1, quantity.decimals))

@@ -14,6 +14,7 @@ from stageguard.measures.architecture import METHOD as ERRORS_METHOD
 from stageguard.measures.architecture import TEST as ERRORS_TEST
 from stageguard.measures.architecture import ArchitectureError
 from stageguard.measures.cohort import CohortTable, MeasuredScorings, codebook, cohort_table
+from stageguard.measures.grade_card import NOT_GRADED, GradeCard
 from stageguard.measures.groups import METHOD, GroupDifference
 from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
 from stageguard.measures.prediction_powered import CohortEstimate
@@ -138,6 +139,7 @@ class Cohort:
     estimates: Sequence[CohortEstimate] = ()  # from scored and unscored nights
     errors: Sequence[ArchitectureError] = ()  # of sleep architecture, against experts
     sources: Mapping[str, Any] = field(default_factory=dict)  # night -> files
+    card: GradeCard | None = None  # that grades the statistics of the nights
 
     @property
     def compared(self) -> CohortTable:
@@ -148,6 +150,14 @@ class Cohort:
     def taught(self) -> str:
         """The first line, if nights that experts scored taught their profile; else empty."""
         return taught_words([night.taught for night in self.nights if "expert" in night.measures])
+
+    @property
+    def grade(self) -> dict[str, Any] | None:
+        """The mark of each statistic, and the card it is from; None without a card."""
+        if self.card is None:
+            return None
+        marks = {name: self.card.mark(name) for name in self.table.names}
+        return {"card_sha256": self.card.sha256, "stager": self.card.facts.stager, "marks": marks}
 
     @property
     def errors_method(self) -> str:
@@ -233,6 +243,7 @@ def _nights_origin(cohort: Cohort) -> dict[str, Any]:
         "assumptions": {night.night_id: _by_scoring(night, "assumed") for night in cohort.nights},
         "reasons": {night.night_id: _by_scoring(night, "reasons") for night in cohort.nights},
         "files": cohort.sources,
+        "grade": cohort.grade or NOT_GRADED,
     }
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
@@ -24,7 +25,7 @@ from stageguard.base.errors import InputError, StageGuardError, message_of
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import features_of
 from stageguard.measures.grade import texts_of
-from stageguard.measures.grade_card import GradeCard
+from stageguard.measures.grade_card import GradeCard, graded_as
 from stageguard.night.stages import StageScheme
 from stageguard.profile.fingerprint import StagerFeatures
 
@@ -207,7 +208,7 @@ def drift_features(night: Decoding, card: GradeCard) -> StagerFeatures:
     """Return the features of one night; refuse one that the card is not about."""
     if not isinstance(night, Decoding):
         raise InputError(f"it is a {type(night).__name__}, expected a Decoding, as decode() returns it.")
-    card.refuse_other(night.profile.sha256, night.profile.scheme, night.epoch_seconds, night.stager)
+    card.refuse_other(*graded_as(night))
     return features_of(night.night, night.epoch_seconds / night.profile.epoch_seconds)
 
 
@@ -252,6 +253,13 @@ def chart(
 
 def _columns(rows: Floats) -> list[tuple[float, ...]]:
     return [tuple(column) for column in rows.T.tolist()]
+
+
+@lru_cache(maxsize=2)  # batches have the same size, but for the last
+def _exchanges(n_card: int, n_batch: int) -> Floats:
+    """Return N_EXCHANGES random batches of all people, 1 for those in the batch: (n_exchanges, n_people)."""
+    is_batch = np.arange(n_card + n_batch) >= n_card
+    return np.random.default_rng(0).permuted(np.tile(is_batch, (N_EXCHANGES, 1)), axis=1).astype(np.float64)
 
 
 def _within_share(away: Floats, n_card: int, n_batch: int) -> Floats:
@@ -300,8 +308,7 @@ def compare(card: Floats, batch: Floats) -> tuple[list[float], list[float], list
     spread[spread <= 1e-12 * np.maximum(np.abs(centre), 1.0)] = 0.0  # what is left of rounding
     scaled = np.divide(rows, spread, where=spread > 0, out=np.zeros_like(rows))
     is_batch = np.arange(len(rows)) >= n_card
-    exchanges = np.random.default_rng(0).permuted(np.tile(is_batch, (N_EXCHANGES, 1)), axis=1)
-    largest = np.abs(exchanges.astype(float) @ scaled).max(axis=1) / n_batch
+    largest = np.abs(_exchanges(n_card, n_batch) @ scaled).max(axis=1) / n_batch
     n_above = math.floor(RATE * (N_EXCHANGES + 1))
     limit = float(np.sort(largest)[-n_above])
     away = np.abs(scaled[is_batch].mean(axis=0))

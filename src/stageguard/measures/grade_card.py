@@ -19,6 +19,8 @@ from stageguard.base.errors import InputError, StageGuardError, did_you_mean, re
 from stageguard.base.files import file_error, json_lines, load_json, write_text_atomic
 from stageguard.base.schema import plain_table
 from stageguard.base.version import __version__
+from stageguard.guard.decoding import Decoding
+from stageguard.measures.bouts import ScoredNight, hypnogram_of
 from stageguard.measures.expert_units import (
     LEAST_PEOPLE,
     LEAST_SCORERS,
@@ -41,6 +43,7 @@ LAYOUT = 1  # of the file of a card
 # The fields of `StagerFeatures` in their order: numbers, and arrays with a dimension, or two, of stages.
 FEATURES = ("fragmentation_index", "entropy", "sharpness")
 FEATURE_ARRAYS = {"shares": 1, "confidences": 1, "overlaps": 2}
+NOT_GRADED, NO_VERDICT = "not graded", "no verdict"  # instead of a verdict
 KIND = "grade"  # tells a card from other files with a "stageguard" entry
 
 
@@ -276,18 +279,27 @@ class GradeCard(Mapping[str, Grade]):
         """Number of people."""
         return len({night.person for night in self.nights})
 
+    def mark(self, key: str) -> str:
+        """Return how a statistic is marked in tables: its verdict, "no verdict" or "not graded"."""
+        return (self[key].verdict or NO_VERDICT) if key in self else NOT_GRADED
+
     def refuse_other(
         self, profile_sha256: str | None, scheme: StageScheme, epoch_seconds: float, stager: str | None
     ) -> None:
-        """Refuse a night that the card does not grade; a stager that is not said may be the card's."""
+        """Refuse a night that the card does not grade; a stager that is not said may be the card's.
+
+        Experts may have scored fewer stages than the profile has, so that the profile alone says which.
+        """
         own, facts = self.nights[0], self.facts
+        is_decoded_alike = profile_sha256 == facts.profile_sha256
+        is_other_scheme = scheme.names != own.scheme.names and not (is_decoded_alike and profile_sha256)
         is_other_stager = None not in (stager, facts.stager) and stager != facts.stager
-        graded = "stages as the stager gave them" if facts.profile is None else f"profile {facts.profile!r}"
+        graded = "stages that were not decoded" if facts.profile is None else f"profile {facts.profile!r}"
         for is_other, what, expected in (
-            (scheme.names != own.scheme.names, ", ".join(scheme.names), ", ".join(own.scheme.names)),
+            (is_other_scheme, ", ".join(scheme.names), ", ".join(own.scheme.names)),
             (epoch_seconds != own.epoch_seconds, f"{epoch_seconds:g} s", f"{own.epoch_seconds:g} s"),
             (is_other_stager, f"stager {stager!r}", f"{facts.stager!r}"),
-            (profile_sha256 != facts.profile_sha256, "a night decoded otherwise", graded),
+            (not is_decoded_alike, "a night decoded otherwise", graded),
         ):
             if is_other:
                 raise InputError(f"the card is not of this night: got {what}, it grades {expected}.")
@@ -338,6 +350,13 @@ class GradeCard(Mapping[str, Grade]):
         if content["stageguard"].get("sha256") != card_sha256(content):
             raise file_error(Path(path), "was changed after it was written. See: stageguard verify.")
         return card_of(Path(path), content)
+
+
+def graded_as(night: ScoredNight) -> tuple[str | None, StageScheme, float, str | None]:
+    """Return profile, scheme, epoch length and stager of a night, as `GradeCard.refuse_other` takes them."""
+    scored = hypnogram_of(night)
+    sha256, stager = (night.profile.sha256, night.stager) if isinstance(night, Decoding) else (None, None)
+    return sha256, scored.scheme, scored.epoch_seconds, stager
 
 
 def estimated_key(key: str) -> str:

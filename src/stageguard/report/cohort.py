@@ -30,6 +30,7 @@ from stageguard.measures.cohort import (
     count_steered,
     measure_night,
 )
+from stageguard.measures.grade_card import GradeCard, graded_as
 from stageguard.measures.groups import METHOD as GROUPS_METHOD
 from stageguard.measures.paired import METHOD_OF_PLOTS
 from stageguard.measures.taught import NO_TEST, Taught, taught_words
@@ -38,6 +39,7 @@ from stageguard.night.colours import stage_shade, top_down
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import JOINT, Quantity, Steering, quantity_of, steered_words
 from stageguard.profile.profile import Profile, as_profile
+from stageguard.report.marks import marks_words
 from stageguard.report.methods import CohortFact, cohort_methods
 from stageguard.report.numbers import count, number_text
 from stageguard.report.page import as_json, render_page
@@ -74,6 +76,7 @@ class About:
     links: Mapping[str, str] = field(default_factory=dict)  # to the pages of single nights
     failures: Sequence[Failure] = ()
     notes: Sequence[str] = ()
+    card: GradeCard | None = None  # that grades the statistics of the nights
 
 
 def cohort_report(
@@ -85,6 +88,7 @@ def cohort_report(
     subjects: Mapping[str, str] | None = None,
     links: Mapping[str, str] | None = None,
     title: str = "A cohort",
+    grade: GradeCard | None = None,
 ) -> str:
     """Return a complete HTML page about many nights; the night farthest from expert scoring comes first.
 
@@ -103,6 +107,9 @@ def cohort_report(
         Addresses of the reports of single nights, relative to the page.
     title : str
         Headline.
+    grade : GradeCard, optional
+        The card of the nights' stager and profile, by which statistics are marked. A night that it does not
+        grade is listed with the reason.
 
     Returns
     -------
@@ -133,10 +140,12 @@ def cohort_report(
         try:
             if name in rows:
                 raise InputError(f"two nights are named {name!r}, expected a name of its own for each.")
+            if grade is not None:
+                grade.refuse_other(*graded_as(night))
             rows[name] = _measure_row(name, night, bands_from, (experts or {}).get(name))
         except InputError as error:
             failures.append(Failure(name, str(error)))
-    about = About(title, groups or {}, subjects or {}, links or {}, failures)
+    about = About(title, groups or {}, subjects or {}, links or {}, failures, card=grade)
     return cohort_page(list(rows.values()), about)
 
 
@@ -168,7 +177,7 @@ def cohort_page(rows: Sequence[CohortRow], about: About) -> str:
     table = table_of(rows)
     present = set(table.night_ids)
     groups = {name: group for name, group in about.groups.items() if name in present}
-    columns = columns_of(table, rows)
+    columns = columns_of(table, rows, about.card)
     forests, n_pairs_left = forests_of(table, groups, about.subjects) if groups else ([], 0)
     context = {
         "title": about.title,
@@ -292,6 +301,7 @@ def _change_text(by_scoring: Mapping[str, float], decimals: int, unit: str = "")
 def _notes(rows: Sequence[CohortRow], about: About, n_steered: Mapping[Steering, int]) -> Iterator[str]:
     """Yield notes on how the nights were read, each once with its number of nights."""
     yield from about.notes
+    yield marks_words(about.card)
     if n_steered:
         yield steered_words(n_steered)
     lengths = {row.scale.epoch_seconds for row in rows}
@@ -503,13 +513,17 @@ class Column:
     heading: str
     title: str
     decimals: int
+    grade: str = ""
 
 
-def columns_of(table: CohortTable, rows: Sequence[CohortRow]) -> list[Column]:
+def columns_of(table: CohortTable, rows: Sequence[CohortRow], card: GradeCard | None) -> list[Column]:
     """Return the columns of numbers: those of `stats` for each night, and the agreement with an expert."""
     quantities = [quantity for quantity in shown_rows(table) if "night row" in quantity.shown]
     columns = [
-        Column(each.key, titled(each, each.short_heading, table), each.description, each.decimals)
+        Column(
+            *(each.key, titled(each, each.short_heading, table), each.description, each.decimals),
+            grade="" if card is None else card.mark(each.key),
+        )
         for each in quantities
     ]
     if any(row.kappa for row in rows):

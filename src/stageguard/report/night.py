@@ -16,6 +16,7 @@ from stageguard.formats.raw_night import Event
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import explain
 from stageguard.measures.bouts import cuts_of, hypnogram_before
+from stageguard.measures.grade_card import GradeCard, graded_as
 from stageguard.measures.intervals import shortest_first_rem
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
@@ -29,6 +30,7 @@ from stageguard.report.hypnogram_svg import (
     page_picture,
     script_data,
 )
+from stageguard.report.marks import marks_words
 from stageguard.report.methods import night_methods, provenance_rows, settings
 from stageguard.report.page import as_json, render_page
 from stageguard.report.pictures import BandRow, bands_svg
@@ -48,6 +50,7 @@ def night_report(
     annotations: Sequence[Event] = (),
     notes: Sequence[str] = (),
     staging: Sequence[str] = (),
+    grade: GradeCard | None = None,
 ) -> str:
     """Return a complete HTML page about one decoded night.
 
@@ -70,6 +73,8 @@ def night_report(
         Assumptions made while reading, shown with the assumptions of the decoding.
     staging : sequence of str
         Which stager staged which channels, shown below the headline: the notes of `stageguard.stage`.
+    grade : GradeCard, optional
+        The card of the night's stager and profile, by which its statistics are marked.
 
     Returns
     -------
@@ -94,6 +99,8 @@ def night_report(
     checks.items(notes, "notes", _check_text)
     checks.items(staging, "staging", _check_text)
     checks.items(annotations, "annotations", _check_event)
+    if grade is not None:
+        grade.refuse_other(*graded_as(decoding))
     expert = None if expert is None else align_expert(expert, decoding)
     options = StatisticsOptions(
         lights_off=lights_off,
@@ -121,7 +128,7 @@ def night_report(
         "warnings": tuple(words.warnings_of(decoding, measured)),
         **_pictures(decoding, expert, measured, options, annotations),
         **_bands(measured, indicators),
-        **_tables(decoding, expert, measured, options),
+        **_tables(decoding, expert, measured, options, grade),
         "assumed": dict.fromkeys(map(numbers.sentence, (*notes, *decoding.assumed))),
         "advice": decoding.advice(),
         "profile": decoding.profile,
@@ -219,11 +226,15 @@ def _bands(measured: ReportMeasures, indicators: Sequence[BandRow]) -> dict[str,
 
 
 def _tables(
-    decoding: Decoding, expert: Hypnogram | None, measured: ReportMeasures, options: StatisticsOptions
+    decoding: Decoding,
+    expert: Hypnogram | None,
+    measured: ReportMeasures,
+    options: StatisticsOptions,
+    card: GradeCard | None,
 ) -> dict[str, Any]:
     agreed, events, statistics = measured.agreement, measured.events, measured.after.statistics
     changes, intervals = explain(decoding), tables.night_intervals(decoding, options)
-    groups = tables.statistic_groups(measured, intervals, decoding.steered)
+    groups = tables.statistic_groups(measured, intervals, decoding.steered, card)
     scorings = [("Before", hypnogram_before(decoding)), ("After", decoding.hypnogram)]
     if expert is not None and measured.expert is not None:
         scorings.append((measured.expert.name.capitalize(), expert))
@@ -243,6 +254,8 @@ def _tables(
         else tables.agreement_caption(agreed[1], decoding.profile.scheme),
         "statistics_caption": words.statistics_caption(decoding, options, statistics.assumed),
         "statistic_groups": groups,
+        "has_grades": card is not None,
+        "grade_note": numbers.sentence(marks_words(card)),
         "interval_title": tables.interval_title(intervals),
         "interval_notes": tables.interval_notes(decoding, intervals),
         "statistic_notes": tables.statistic_notes(groups, measured, decoding.steered),

@@ -14,6 +14,7 @@ from stageguard.measures.agreement import Agreement, agreement, common_scheme, m
 from stageguard.measures.bouts import cuts_of, hypnogram_before, hypnogram_of, pair_counts, period_for
 from stageguard.measures.cohort import count_steered
 from stageguard.measures.estimates import Estimates, estimates_of
+from stageguard.measures.grade_card import GradeCard
 from stageguard.measures.intervals import (
     DEFAULT_DRAWS,
     Intervals,
@@ -128,7 +129,7 @@ HEAT = (1e-9, 1.0, 3.0, 10.0, 30.0)  # percentages from which a cell of a transi
 
 @dataclass(frozen=True, slots=True)
 class MeasureRow:
-    """A measure of all scorings; `interval` is "" without an interval, `flag` is "" if nothing is unusual."""
+    """A measure of all scorings; `flag` is "" if nothing is unusual, `grade` without a grade card."""
 
     name: str
     decimals: int
@@ -137,8 +138,9 @@ class MeasureRow:
     expert: float = math.nan
     _: KW_ONLY
     unit: str = ""
-    interval: str = ""
+    interval: str = ""  # "" without an interval
     flag: str = ""
+    grade: str = ""
 
 
 def agreement_rows(before: Agreement, after: Agreement) -> Iterator[MeasureRow]:
@@ -293,15 +295,29 @@ def minimum_words(measured: ReportMeasures) -> Iterator[str]:
 
 
 def statistic_groups(
-    measured: ReportMeasures, intervals: Intervals | None, steered: frozenset[Steering]
+    measured: ReportMeasures,
+    intervals: Intervals | None,
+    steered: frozenset[Steering],
+    card: GradeCard | None,
 ) -> dict[str, list[MeasureRow]]:
     """Return rows by heading: the whole night, measures of each stage, and expectations by probabilities."""
 
-    def row(quantity: Quantity, name: str, key: str, values: Sequence[float]) -> MeasureRow:
-        interval = _interval(intervals, key, quantity.decimals)
+    def row(
+        quantity: Quantity, name: str, key: str, values: Sequence[float], interval_key: str = ""
+    ) -> MeasureRow:
+        interval = _interval(intervals, interval_key or key, quantity.decimals)
         flag = "early" * any(map(quantity.is_early, values))
         flag = STEERED_MARK if quantity.follows in steered else flag
-        return MeasureRow(name, quantity.decimals, *values, unit=quantity.unit, interval=interval, flag=flag)
+        grade = "" if card is None else card.mark(key)
+        return MeasureRow(
+            name,
+            quantity.decimals,
+            *values,
+            unit=quantity.unit,
+            interval=interval,
+            flag=flag,
+            grade=grade,
+        )
 
     columns = [column.statistics for column in measured.columns]
     groups = {
@@ -311,7 +327,10 @@ def statistic_groups(
     for kind in STAGE:
         by_stage = [getattr(column, kind.key) for column in columns]
         groups[kind.label] = [
-            row(kind, stage, f"{kind.reported_key}_{stage}", [each.get(stage, math.nan) for each in by_stage])
+            row(
+                *(kind, stage, f"{kind.key}_{stage}", [each.get(stage, math.nan) for each in by_stage]),
+                interval_key=f"{kind.reported_key}_{stage}",
+            )
             for stage in after.scheme.names
             if stage in getattr(after, kind.key)
         ]

@@ -45,6 +45,7 @@ from stageguard.formats.companions import SOME_DAY, ListRow
 from stageguard.formats.outputs import REPORT_SUFFIX, is_output, output_paths
 from stageguard.formats.raw_night import Event
 from stageguard.guard.decoding import Decoding
+from stageguard.measures.grade_card import GradeCard
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.timing import Moment
@@ -127,6 +128,7 @@ cohort_options = packed(
 @option("--start", metavar="TIME", type=opt.START, help="When the recording began: 2024-05-01T22:30.")
 @opt.decoding
 @opt.companions
+@opt.grade_card
 @cohort_options
 @opt.scoring_format
 @opt.overwrite
@@ -143,6 +145,7 @@ def report(
     start: datetime | None,
     options: DecodeOptions,
     companions: opt.Companions,
+    grade: Path | None,
     for_cohorts: dict[str, Any],
     scoring_format: str | None,
     overwrite: bool,
@@ -173,6 +176,7 @@ def report(
         report_cohort(
             *(night, table, reading, measuring, expert, output),
             title=title,
+            grade=grade,
             **for_cohorts,
             overwrite=overwrite,
             as_json=as_json,
@@ -190,10 +194,11 @@ def report(
             loaded = None if profile is None else Profile.load(profile)
             options = companions.add_to(options, [night], loaded)
             decoding, notes = decode_night(night, loaded, options, start, source)
-        html, summary = _night_page(night, decoding, notes, measuring, expert, scoring_format, title)
+        card = None if grade is None else GradeCard.load(grade)
+        html, summary = _night_page(night, decoding, notes, measuring, expert, scoring_format, title, card)
         beside = (output_paths(night).tsv, output_paths(night).sidecar) if is_decoded else ()
         named = None if profile is None else Path(profile)
-        read = (night, *beside, expert, source, named, *companions.files)
+        read = (night, *beside, expert, source, named, grade, *companions.files)
         spare = [path for path in read if path is not None]
         write_text_atomic(page, html, overwrite=overwrite, spare=spare)
     except (StageGuardError, OSError) as error:
@@ -218,6 +223,7 @@ def _night_page(
     expert: Path | None,
     scoring_format: str | None,
     title: str | None,
+    card: GradeCard | None,
 ) -> tuple[str, DecodingSummary]:
     """Return the page of a night, between lights and beside an expert if they are given, and its summary."""
     scored: Hypnogram | None = None
@@ -235,6 +241,7 @@ def _night_page(
         lights_on_phase=measuring.lights_on_phase,
         annotations=annotations,
         notes=notes,
+        grade=card,
     )
     return page, summary_of(decoding, StatisticsOptions(lights_off=measured.off, lights_on=measured.on))
 
@@ -302,6 +309,7 @@ def report_cohort(
     output: Path | None,
     *,
     title: str | None,
+    grade: Path | None,
     by: Path | None = None,
     reports: Path | None = None,
     jobs: int = 1,
@@ -314,7 +322,7 @@ def report_cohort(
     """
     page = output or _default_page(source)
     check_places([page], overwrite=overwrite)  # before minutes of work
-    reader = CohortReader.of(reading, measuring, by, expert)
+    reader = CohortReader.of(reading, measuring, by, expert, grade)
     reader.refuse_one_expert("--expert")
     inputs = _nights(source, table, reading)
     outcomes = run_shown(partial(_reported, reader), inputs.nights, "Measuring", quiet=as_json, jobs=jobs)
@@ -331,8 +339,9 @@ def report_cohort(
             _links([row.id for row in rows], source, page, reports),
             [*(_failure(outcome) for outcome in outcomes if not outcome.ok), *earlier],
             [*inputs.notes, *reader.group_notes(groups), *unread],
+            reader.card,
         )
-        spare = inputs.files(expert, by)
+        spare = inputs.files(expert, by, grade)
         write_text_atomic(page, cohort_page(rows, about), overwrite=overwrite, spare=spare)
     _say(outcomes, page if done else None, inputs.notes, as_json=as_json)
     end(outcomes, as_json=as_json)

@@ -56,6 +56,7 @@ from stageguard.measures.prediction_powered import CohortEstimate, cohort_estima
 from stageguard.measures.statistics import Convention, StatisticsOptions
 from stageguard.night.quantities import steered_words
 from stageguard.night.timing import Moment
+from stageguard.report.marks import marks_words
 from stageguard.report.summary import mixed_epochs_words
 from stageguard.runner.run import Outcome, succeeded
 
@@ -126,6 +127,7 @@ PARTLY_WORDS = (
     multiple=True,
     help="With --scored: correlations with a number in the table of --by, such as age.",
 )
+@opt.grade_card
 @scored_reading_options
 @opt.overwrite
 @opt.as_json
@@ -144,6 +146,7 @@ def stats(
     expert: Path | None,
     scored: Path | None,
     correlate: tuple[str, ...],
+    grade: Path | None,
     reading: ReadOptions,
     overwrite: bool,
     as_json: bool,
@@ -170,7 +173,7 @@ def stats(
     options = read_options(reading, profile=profile, start=start, decode=profile is not None)
     inputs = named_once(find_scored(files, samples, options))
     measuring = StatisticsOptions(convention, *lights, min_first_rem_seconds, lights_on_phase)
-    reader = CohortReader.of(options, measuring, by, expert)
+    reader = CohortReader.of(options, measuring, by, expert, grade)
     if scored is not None or len(inputs.nights) > 1:
         reader.refuse_one_expert("--expert" if scored is None else "--scored")
     outcomes = run_shown(partial(measure, reader), inputs.nights, "Measuring", quiet=as_json)
@@ -188,7 +191,7 @@ def stats(
         listed = any(night.scoring not in (None, night.path) for night in inputs.nights)
         result.notes += [untested] if untested else []
         result.notes += _notes(nights, reader, wants_experts=listed or reader.experts.are_named)
-        spare = inputs.files(by, expert, samples)
+        spare = inputs.files(by, expert, samples, grade)
         if output is not None:
             result.written = write_cohort(result.cohort, output, overwrite=overwrite, spare=spare)
         if paper is not None:
@@ -281,6 +284,8 @@ class CohortResult:
             content["errors_method"] = self.cohort.errors_method
         if self.cohort is not None and self.cohort.taught:
             content["taught"] = self.cohort.taught
+        if self.cohort is not None:
+            content["grade"] = self.cohort.grade
         return content | {"notes": self.notes, "outputs": self.written}
 
 
@@ -378,12 +383,13 @@ def _cohort(
         subjects,
         is_test=not any(night.measured.taught for night in nights),
     )
-    return Cohort(measured, facts, made, reader.measuring, differences, estimates, errors, sources), untested
+    found = differences, estimates, errors, sources, reader.card
+    return Cohort(measured, facts, made, reader.measuring, *found), untested
 
 
 def _notes(nights: Sequence[StatsRow], reader: CohortReader, *, wants_experts: bool) -> list[str]:
     """Return remarks for the reader of the tables."""
-    notes = reader.group_notes((night.id, night.group) for night in nights)
+    notes = [marks_words(reader.card), *reader.group_notes((night.id, night.group) for night in nights)]
     if wants_experts:
         without = [night.id for night in nights if "expert" not in night.measured.measures]
         notes += listed_nights("no expert's scoring is named like", without)
@@ -432,7 +438,7 @@ def print_stats(result: CohortResult) -> None:
     else:
         if not result.written and len(cohort.nights) <= MOST_ROWS:
             print_nights(cohort.table, out)
-        print_means(cohort.compared, out)
+        print_means(cohort.compared, cohort.card, out)
         if cohort.errors:
             print_errors(cohort, out)
     if cohort.differences:
