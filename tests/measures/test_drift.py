@@ -115,6 +115,13 @@ def test_what_nobody_has_never_alarms():
     assert not alarms(card, batch).any()
 
 
+def test_rounding_never_alarms():
+    """Confidence of a stager that gives labels alone is one number, up to the order of a sum."""
+    rng = np.random.default_rng(0)
+    card, batch = 0.7 + rng.choice([0.0, 1e-16, 2e-16], (25, 3)), 0.7 - rng.choice([0.0, 1e-16], (10, 3))
+    assert not alarms(card, batch).any()
+
+
 def test_new_nights_of_the_same_stager_stay_within(card):
     found = sg.drift(nights(range(20, 30)), card)
     assert not found.has_drifted
@@ -161,6 +168,27 @@ def test_a_card_from_its_file_compares_alike(card, tmp_path):
     assert again.to_dict() == sg.drift(decoded, card).to_dict()
 
 
+def labels(seed, flips=0.1):
+    """Stages of a stager that gives labels alone, and an expert's."""
+    expert = sg.simulate_night(PROFILE, hours=1, seed=seed).expert
+    rng = np.random.default_rng(seed)
+    is_wrong = rng.random(expert.n_epochs) < flips
+    own = np.where(is_wrong, rng.integers(0, 5, expert.n_epochs), expert.labels).astype(np.int8)
+    return sg.Hypnogram(own, AASM5, 30.0), expert
+
+
+def test_nights_of_labels_are_compared_with_a_card_of_labels():
+    graded, experts = zip(*map(labels, range(12)), strict=True)
+    card = sg.grade(graded, experts)
+    flickering = sg.drift([labels(seed, flips=0.5)[0] for seed in range(20, 30)], card)
+    assert not sg.drift([labels(seed)[0] for seed in range(20, 30)], card).has_drifted
+    assert "fragmentation_index" in {each.key for each in flickering.batches[0].outside}
+    unscored = sg.Hypnogram(np.full(9, -1, dtype=np.int8), AASM5, 30.0)
+    with pytest.raises(InputError) as error:
+        sg.drift([unscored], card)
+    refusal(error, "night 1")
+
+
 def other_card(card, **facts):
     return sg.GradeCard(card.nights, card.scorers, replace(card.facts, **facts))
 
@@ -205,7 +233,8 @@ def test_a_card_of_few_people_is_refused(card):
         ([], {}, "nights"),
         ("night", {}, "nights"),
         (None, {}, "nights"),
-        ([night(1)[1]], {}, "Hypnogram"),
+        ([night(1)[1]], {}, "not decoded"),
+        ([3], {}, "night 1"),
         (nights([1]), {"people": []}, "people"),
         (nights([1]), {"ids": ["a", "b"]}, "ids"),
         (nights([1]), {"people": [None]}, "people"),

@@ -9,6 +9,7 @@ from pathlib import Path
 from click import UsageError
 
 from stageguard.base.errors import InputError
+from stageguard.cli.graded_files import refuse_ungraded
 from stageguard.cli.inputs import Input, lights_of, scoring_of
 from stageguard.cli.scored_files import Experts, ReadOptions, ScoredFile, read_expert, read_night
 from stageguard.formats.companions import ListRow, in_list_words, read_groups
@@ -107,12 +108,6 @@ class CohortReader:
         if estimates is None and scored.recorded.estimates is not None:
             notes.append("expected minutes were recorded for other lights or definitions, and are left out")
         return MeasuredInput(scored, scorings, measured, measuring, group, tuple(notes))
-
-
-def refuse_ungraded(card: GradeCard, path: Path, scored: ScoredFile) -> None:
-    """Refuse a night of another stager, profile or scheme than those of the card."""
-    facts, final = facts_of(path, scored), scored.final
-    card.refuse_other(facts.profile_sha256, final.scheme, final.epoch_seconds, facts.stager)
 
 
 def grouping(

@@ -293,6 +293,12 @@ def facts_of(path: Path, scored: ScoredFile) -> GradeFacts:
     return GradeFacts(options.get("stager"), options.get("cohort"), profile.name, profile.sha256)
 
 
+def refuse_ungraded(card: GradeCard, path: Path, scored: ScoredFile, stager: str | None = None) -> None:
+    """Refuse a night of another stager, profile or scheme than those of a card."""
+    facts, final = facts_of(path, scored), scored.final
+    card.refuse_other(facts.profile_sha256, final.scheme, final.epoch_seconds, stager or facts.stager)
+
+
 def one_card(found: Sequence[GradeFacts], stager: str | None, cohort: str | None) -> GradeFacts:
     """Return the facts that all nights share; refuse nights of several profiles or stagers."""
     return GradeFacts(

@@ -22,9 +22,8 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import InputError, StageGuardError, message_of
-from stageguard.guard.decoding import Decoding
-from stageguard.guard.evidence import features_of
-from stageguard.measures.grade import texts_of
+from stageguard.measures.bouts import ScoredNight
+from stageguard.measures.grade import features_of_night, texts_of
 from stageguard.measures.grade_card import GradeCard, graded_as
 from stageguard.night.stages import StageScheme
 from stageguard.profile.fingerprint import StagerFeatures
@@ -142,7 +141,7 @@ class Drift:
 
 
 def drift(
-    nights: Sequence[Decoding],
+    nights: Sequence[ScoredNight],
     card: GradeCard,
     *,
     people: Sequence[str] | None = None,
@@ -156,8 +155,9 @@ def drift(
 
     Parameters
     ----------
-    nights : sequence of Decoding
-        Nights that `decode` returned, with the profile of the card, in the order they were recorded.
+    nights : sequence of Decoding or Hypnogram
+        Nights decoded with the profile of the card, or not decoded if those of the card were not, in the
+        order they were recorded.
     card : GradeCard
         The card, with ten people or more.
     people : sequence of str, optional
@@ -174,8 +174,7 @@ def drift(
     Raises
     ------
     InputError
-        The nights are of another stager, profile or scheme than the card, or the card has too few people or
-        no probabilities.
+        The nights are of another stager, profile or scheme than the card, or the card has too few people.
 
     Examples
     --------
@@ -191,7 +190,7 @@ def drift(
     if not isinstance(card, GradeCard):
         raise InputError(f"card is {checks.shown(card)}, expected a GradeCard, as grade() returns it.")
     if not isinstance(nights, list | tuple) or not nights:
-        raise InputError(f"nights are {checks.shown(nights)}, expected a list of decoded nights.")
+        raise InputError(f"nights are {checks.shown(nights)}, expected a list of nights.")
     n = len(nights)
     names = [f"night {number}" for number in range(1, n + 1)] if ids is None else texts_of(ids, "ids", n)
     persons = names if people is None else texts_of(people, "people", n)
@@ -204,20 +203,21 @@ def drift(
     return chart(names, persons, measured, card)
 
 
-def drift_features(night: Decoding, card: GradeCard) -> StagerFeatures:
+def drift_features(night: ScoredNight, card: GradeCard) -> StagerFeatures:
     """Return the features of one night; refuse one that the card is not about."""
-    if not isinstance(night, Decoding):
-        raise InputError(f"it is a {type(night).__name__}, expected a Decoding, as decode() returns it.")
     card.refuse_other(*graded_as(night))
-    return features_of(night.night, night.epoch_seconds / night.profile.epoch_seconds)
+    features = features_of_night(night)
+    if features is None:
+        raise InputError("it has no epoch with a stage, expected one or more.")
+    return features
 
 
 def check_card(card: GradeCard) -> None:
     """Refuse a card that nothing can be compared with."""
     if any(night.features is None for night in card.nights):
         raise InputError(
-            "the card says nothing of the stager's probabilities, expected one of decoded nights. Grade "
-            "nights that stageguard decoded."
+            "the card lacks the features of a night that drift is seen by, since its probabilities were not "
+            "there or its experts scored fewer stages. Grade the nights again, with both."
         )
     if card.n_people < FEWEST_PEOPLE:
         raise InputError(
@@ -305,7 +305,8 @@ def compare(card: Floats, batch: Floats) -> tuple[list[float], list[float], list
     centre = np.where(exists, rows, 0.0).sum(axis=0) / np.maximum(exists.sum(axis=0), 1)
     rows = np.where(exists, rows - centre, 0.0)
     spread = rows.std(axis=0)
-    spread[spread <= 1e-12 * np.maximum(np.abs(centre), 1.0)] = 0.0  # what is left of rounding
+    is_constant = spread <= 1e-12 * np.maximum(np.abs(centre), 1.0)  # but for rounding
+    spread[is_constant] = rows[:, is_constant] = 0.0
     scaled = np.divide(rows, spread, where=spread > 0, out=np.zeros_like(rows))
     is_batch = np.arange(len(rows)) >= n_card
     largest = np.abs(_exchanges(n_card, n_batch) @ scaled).max(axis=1) / n_batch

@@ -33,6 +33,7 @@ from stageguard.measures.statistics import AASM, LONGEST_NIGHT_HOURS, SleepStati
 from stageguard.measures.taught import taught_by, taught_words
 from stageguard.night.align import on_epochs_of, where_scored
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.period import period_of
 from stageguard.night.quantities import ALL_BOUTS, STAGE, WITH_INTERVAL
 from stageguard.night.timing import lights_window
 from stageguard.profile.fingerprint import StagerFeatures
@@ -206,10 +207,13 @@ def features_of_labels(night: Hypnogram, rows: Floats | None = None) -> StagerFe
     """
     if not np.any(night.labels >= 0):
         return None
-    index = fragmentation_index(night.labels, [(0, night.n_epochs)])
     if rows is None:
         rows = (night.labels[:, None] == np.arange(night.scheme.n_stages)).astype(np.float64)
-    return StagerFeatures.of(rows, night.labels, index)
+    # as of decoded nights, wake around the sleep does not count
+    first, stop = period_of(night.labels, night.scheme.wake_index, night.epoch_seconds)
+    first, stop = (first, stop) if first < stop else (0, night.n_epochs)
+    index = fragmentation_index(night.labels, [(first, stop)])
+    return StagerFeatures.of(rows[first:stop], night.labels[first:stop], index)
 
 
 def graded_values(night: Hypnogram, options: StatisticsOptions = AASM) -> dict[str, float]:

@@ -294,12 +294,14 @@ class GradeCard(Mapping[str, Grade]):
         is_decoded_alike = profile_sha256 == facts.profile_sha256
         is_other_scheme = scheme.names != own.scheme.names and not (is_decoded_alike and profile_sha256)
         is_other_stager = None not in (stager, facts.stager) and stager != facts.stager
-        graded = "stages that were not decoded" if facts.profile is None else f"profile {facts.profile!r}"
+        undecoded = "stages that were not decoded"
+        decoded_by = undecoded if profile_sha256 is None else f"a profile of SHA-256 {profile_sha256[:12]}"
+        graded = undecoded if facts.profile is None else f"profile {facts.profile!r}"
         for is_other, what, expected in (
             (is_other_scheme, ", ".join(scheme.names), ", ".join(own.scheme.names)),
             (epoch_seconds != own.epoch_seconds, f"{epoch_seconds:g} s", f"{own.epoch_seconds:g} s"),
             (is_other_stager, f"stager {stager!r}", f"{facts.stager!r}"),
-            (not is_decoded_alike, "a night decoded otherwise", graded),
+            (not is_decoded_alike, decoded_by, graded),
         ):
             if is_other:
                 raise InputError(f"the card is not of this night: got {what}, it grades {expected}.")

@@ -53,12 +53,16 @@ def batch_words(batch: DriftBatch, most: int = 3) -> str:
     if not batch.has_drifted:
         return "within the limits"
     changes = [
-        f"{feature_words(each)} {_number(each.card)} → {_number(each.batch)} "
-        f"(limits {_number(each.low)} to {_number(each.high)})"
+        f"{feature_words(each)} {_number(each.card)} → {_number(each.batch)} (limits {limits_text(each)})"
         for each in batch.outside[:most]
     ]
     more = len(batch.outside) - most
     return "drifted: " + and_list([*changes, f"{more} more"] if more > 0 else changes)
+
+
+def limits_text(feature: FeatureDrift) -> str:
+    """Return the limits of a batch's mean, within what a feature can be."""
+    return f"{_number(max(feature.low, 0.0))} to {_number(min(feature.high, 1.0))}"
 
 
 def _number(value: float) -> str:
@@ -91,12 +95,13 @@ def drift_svg(drift: Drift) -> str:
         )
     )
     parts = [f'<g transform="translate({MARGIN:g} {MARGIN:g})">', *parts, "</g>"]
-    description = " ".join(f"{_nights(batch)}: {batch_words(batch)}." for batch in drift.batches)
+    description = " ".join(f"{batch_names(batch)}: {batch_words(batch)}." for batch in drift.batches)
     size = (WIDTH + 2 * MARGIN, height + MARGIN)
     return document("New nights against the grade card", description, parts, size)
 
 
-def _nights(batch: DriftBatch) -> str:
+def batch_names(batch: DriftBatch) -> str:
+    """Return the first and the last night of a batch."""
     return batch.nights[0] if len(batch.nights) == 1 else f"{batch.nights[0]} to {batch.nights[-1]}"
 
 
