@@ -38,12 +38,13 @@ def alarms(stager: Stager, n_splits: int) -> list[dict]:
         graded = [night for person in order[:n_card] for night in nights_of[person]]
         new = [str(rng.choice(nights_of[person])) for person in order[n_card:]]
         graded_features = [stager.after[SAME].features[night] for night in graded]
-        card = by_person(feature_rows(graded_features), [stager.subjects[night] for night in graded])
+        slept = [stager.subjects[night] for night in graded]
+        card = by_person(feature_rows(graded_features), slept, most=1)  # as in the batch
         fingerprint = Fingerprint.of(graded_features, AASM5)
         for change, nights in stager.after.items():
             rows = feature_rows([nights.features[night] for night in new])
             for size in SIZES:
-                found[change][size] += _is_alarm(card, rows[:size])
+                found[change][size] += compare(card, rows[:size]).is_alarm
             foreign[change] += sum(fingerprint.is_foreign(nights.features[night]) for night in new)
     return [
         {
@@ -57,11 +58,6 @@ def alarms(stager: Stager, n_splits: int) -> list[dict]:
         }
         for change, nights in stager.after.items()
     ]
-
-
-def _is_alarm(card: np.ndarray, batch: np.ndarray) -> bool:
-    mean, new, room = map(np.array, compare(card, batch))
-    return bool((np.abs(new - mean) > room * (1 + 1e-9)).any())
 
 
 def one_card(stager: Stager, n_card: int) -> dict:
@@ -80,7 +76,7 @@ def one_card(stager: Stager, n_card: int) -> dict:
     rates = []
     for _ in range(N_CARDS):
         card = draw(n_card)
-        rates.append(np.mean([_is_alarm(card, draw(BATCH_NIGHTS)) for _ in range(N_BATCHES)]))
+        rates.append(np.mean([compare(card, draw(BATCH_NIGHTS)).is_alarm for _ in range(N_BATCHES)]))
     low, middle, high = np.percentile(rates, (5, 50, 95))
     return {"n_card": n_card, "mean": float(np.mean(rates)), "p5": low, "p50": middle, "p95": high}
 

@@ -47,8 +47,7 @@ def card():
 
 
 def alarms(card, batch):
-    means, batch_means, rooms = map(np.array, compare(card, batch))
-    return np.abs(batch_means - means) > rooms * (1 + 1e-9)
+    return compare(card, batch).is_outside
 
 
 def test_features_have_a_name_each(card):
@@ -63,15 +62,20 @@ def test_features_have_a_name_each(card):
 
 
 def test_of_all_exchanges_those_with_the_largest_difference_alarm():
-    """Of 9 people, every choice of 4 can be a batch: the farthest of the 126 alarm, 6 or so."""
-    rows = np.random.default_rng(3).normal(size=(9, 2))
+    """Of 9 people, every choice of 4 can be a batch: the farthest of the 126 alarm, 6 or so.
+
+    Of one feature, its difference and the distance of all features are the same.
+    """
+    rows = np.random.default_rng(3).normal(size=(9, 1))
     largest, is_alarm = [], []
     for members in combinations(range(9), 4):
         others = [i for i in range(9) if i not in members]
         batch, card = rows[list(members)], rows[others]
         within = np.sqrt((4 * batch.var(axis=0) + 5 * card.var(axis=0)) / 9)
         largest.append(float((np.abs(batch.mean(axis=0) - card.mean(axis=0)) / within).max()))
-        is_alarm.append(bool(alarms(card, batch).any()))
+        found = compare(card, batch)
+        is_alarm.append(found.is_alarm)
+        assert found.is_alarm == found.is_outside.any() == (found.distance > found.limit * (1 + 1e-9))
     farthest = np.argsort(largest)[-sum(is_alarm) :]
     assert 4 <= sum(is_alarm) <= 8  # RATE of them is 6.3, and each limit is of drawn exchanges
     assert all(is_alarm[i] for i in farthest[2:])
@@ -83,7 +87,7 @@ def test_batches_without_a_change_alarm_in_one_of_twenty(n_card):
     n_draws = 300
     root = rng.normal(size=(6, 6))  # features that correlate, with heavy tails
     n_alarms = sum(
-        alarms(rng.standard_t(3, (n_card, 6)) @ root, rng.standard_t(3, (BATCH_NIGHTS, 6)) @ root).any()
+        compare(rng.standard_t(3, (n_card, 6)) @ root, rng.standard_t(3, (BATCH_NIGHTS, 6)) @ root).is_alarm
         for _ in range(n_draws)
     )
     assert 0.02 <= n_alarms / n_draws <= 0.085  # RATE within three standard errors
@@ -99,27 +103,53 @@ def test_a_shift_of_one_feature_is_found_and_named():
     assert np.mean([np.delete(each, 5).any() for each in found]) <= 0.2
 
 
+def test_features_that_move_against_their_correlation_alarm_together():
+    rng = np.random.default_rng(2)
+    common = rng.normal(size=(35, 1))
+    rows = common + 0.3 * rng.normal(size=(35, 2))
+    rows[25:, 0] += 0.7
+    rows[25:, 1] -= 0.7
+    found = compare(rows[:25], rows[25:])
+    assert not found.is_outside.any()
+    assert found.distance > found.limit and found.is_alarm
+
+
 def test_nights_of_one_person_are_one_row():
     rows = np.array([[1.0, np.nan], [3.0, 4.0], [5.0, np.nan]])
     means = by_person(rows, ["b", "b", "a"])
     assert means[0].tolist() == pytest.approx([5.0, np.nan], nan_ok=True)
     assert means[1].tolist() == [2.0, 4.0]
+    first = by_person(rows, ["b", "b", "a"], most=1)
+    assert first[1].tolist() == pytest.approx([1.0, np.nan], nan_ok=True)
+
+
+def test_the_card_averages_no_more_nights_of_a_person_than_the_batch(card):
+    twice = sg.GradeCard(
+        tuple(replace(each, person=f"p{number // 2}") for number, each in enumerate(card.nights * 2)),
+        card.scorers,
+        card.facts,
+    )
+    index = [each.features.fragmentation_index for each in twice.nights]
+    for people, expected in (("abcd", index[::2]), ("aabb", (np.array(index[::2]) + index[1::2]) / 2)):
+        (batch,) = sg.drift(nights(range(20, 24)), twice, people=list(people)).batches
+        found = next(each for each in batch.features if each.key == "fragmentation_index")
+        assert sorted(found.card_values) == pytest.approx(sorted(expected))
 
 
 def test_what_nobody_has_never_alarms():
     card, batch = np.ones((12, 3)), np.ones((5, 3))
     card[:, 1] = batch[:, 1] = np.nan
-    means, batch_means, rooms = compare(card, batch)
-    assert means == batch_means == [1.0, 0.0, 1.0]
-    assert rooms == [0.0] * 3
-    assert not alarms(card, batch).any()
+    found = compare(card, batch)
+    assert found.card.tolist() == found.batch.tolist() == [1.0, 0.0, 1.0]
+    assert found.room.tolist() == [0.0] * 3
+    assert (found.distance, found.is_alarm) == (0.0, False)
 
 
 def test_rounding_never_alarms():
     """Confidence of a stager that gives labels alone is one number, up to the order of a sum."""
     rng = np.random.default_rng(0)
     card, batch = 0.7 + rng.choice([0.0, 1e-16, 2e-16], (25, 3)), 0.7 - rng.choice([0.0, 1e-16], (10, 3))
-    assert not alarms(card, batch).any()
+    assert not compare(card, batch).is_alarm
 
 
 def test_new_nights_of_the_same_stager_stay_within(card):
@@ -178,10 +208,10 @@ def labels(seed, flips=0.1):
 
 
 def test_nights_of_labels_are_compared_with_a_card_of_labels():
-    graded, experts = zip(*map(labels, range(12)), strict=True)
+    graded, experts = zip(*map(labels, range(100, 112)), strict=True)
     card = sg.grade(graded, experts)
-    flickering = sg.drift([labels(seed, flips=0.5)[0] for seed in range(20, 30)], card)
-    assert not sg.drift([labels(seed)[0] for seed in range(20, 30)], card).has_drifted
+    flickering = sg.drift([labels(seed, flips=0.5)[0] for seed in range(30, 40)], card)
+    assert not sg.drift([labels(seed)[0] for seed in range(30, 40)], card).has_drifted
     assert "fragmentation_index" in {each.key for each in flickering.batches[0].outside}
     unscored = sg.Hypnogram(np.full(9, -1, dtype=np.int8), AASM5, 30.0)
     with pytest.raises(InputError) as error:
@@ -257,7 +287,7 @@ def test_what_is_no_card_is_refused():
 def test_limits_do_not_widen_with_the_distance_of_a_batch():
     rng = np.random.default_rng(5)
     card, batch = rng.normal(size=(25, 4)), rng.normal(size=(BATCH_NIGHTS, 4))
-    near, far = (np.array(compare(card, batch + shift)[2]) for shift in (0.0, 50.0))
+    near, far = (compare(card, batch + shift).room for shift in (0.0, 50.0))
     assert (far < 1.1 * near).all()
 
 

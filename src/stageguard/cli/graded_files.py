@@ -33,7 +33,7 @@ from stageguard.measures.grade import (
     measure_panel,
     one_of,
 )
-from stageguard.measures.grade_card import GradedNight, GradeFacts
+from stageguard.measures.grade_card import GradeCard, GradedNight, GradeFacts
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.taught import taught_by, taught_words
 from stageguard.night.align import align, on_epochs_of

@@ -145,12 +145,19 @@ def _show(
             ("", ">card", ">new", ">limits", ">over the limit"),
             [
                 (
-                    (feature_words(each), STYLES[each.is_outside]),
-                    *(number_text(value, DECIMALS) for value in (each.card, each.batch)),
-                    limits_text(each),
-                    number_text(each.ratio, 2),
-                )
-                for each in batch.features[: max(FEWEST_FEATURES, len(batch.outside))]
+                    ("all together", STYLES[batch.distance_ratio > 1]),
+                    "",
+                    *(number_text(value, 2) for value in (batch.distance, batch.limit, batch.distance_ratio)),
+                ),
+                *(
+                    (
+                        (feature_words(each), STYLES[each.is_outside]),
+                        *(number_text(value, DECIMALS) for value in (each.card, each.batch)),
+                        limits_text(each),
+                        number_text(each.ratio, 2),
+                    )
+                    for each in batch.features[: max(FEWEST_FEATURES, len(batch.outside))]
+                ),
             ],
         )
     print_warnings([outcome for outcome in outcomes if outcome.ok], out)

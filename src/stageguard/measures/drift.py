@@ -2,15 +2,18 @@
 
 Every ten nights are a batch. A batch and the card are compared in features of the stager's probabilities:
 fragmentation, the share of each stage, the confidence in it, and how far rows waver between two stages.
-Nights of one person are averaged. The statistic of a batch is the largest difference of a feature's mean
-from the card's, in standard deviations of people. Its limit is what RATE of random exchanges of people
-between batch and card exceed, so that a batch alarms by chance in no more than that, whatever the features'
-distribution and however few people there are. It cannot tell a broken channel from other people.
+Nights of one person are averaged, on the card no more of them than in the batch. A batch alarms by the
+largest difference of a feature's mean from the card's, in standard deviations of people, or by the distance
+of all means together (Mahalanobis', with shrunken correlations). The limits are what RATE of random exchanges
+of people between batch and card exceed in either, so that a batch alarms by chance in no more than that,
+whatever the features' distribution and however few people there are. It cannot tell a broken channel from
+other people.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -20,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from stageguard.base import checks
-from stageguard.base.arrays import NAN, Floats
+from stageguard.base.arrays import NAN, Floats, Mask
 from stageguard.base.errors import InputError, StageGuardError, message_of
 from stageguard.measures.bouts import ScoredNight
 from stageguard.measures.grade import features_of_night, texts_of
@@ -32,6 +35,7 @@ BATCH_NIGHTS = 10
 RATE = 0.05  # of batches without a change that alarm
 FEWEST_PEOPLE = 10  # on the card
 N_EXCHANGES = 1999  # so that RATE of them and the batch itself are a whole number
+SHRINKAGE = 0.5  # of the features' correlations towards none, since people are few
 _LEAST_WITHIN = 1e-6  # of the variance: batch and card may each be constant, and differ
 _SAME = 1 + 1e-9  # an exchange that gives the batch itself may round differently
 
@@ -81,6 +85,8 @@ class DriftBatch:
         How many people slept them.
     features : tuple of FeatureDrift
         Every feature, those farthest beyond their limits first.
+    distance, limit : float
+        How far the means of all features together are from the card's, and how far they may be.
     can_alarm : bool
         False if batch and card have too few people for any difference to be beyond the limits.
     """
@@ -88,21 +94,24 @@ class DriftBatch:
     nights: tuple[str, ...]
     n_people: int
     features: tuple[FeatureDrift, ...]
+    distance: float
+    limit: float
     can_alarm: bool
+    has_drifted: bool  # whether a feature, or all of them together, is beyond the limits
+
+    @property
+    def distance_ratio(self) -> float:
+        """The distance of all features together over its limit."""
+        return self.distance / self.limit if self.limit > 0 else 0.0
 
     @property
     def outside(self) -> tuple[FeatureDrift, ...]:
         """The features beyond their limits."""
         return tuple(feature for feature in self.features if feature.is_outside)
 
-    @property
-    def has_drifted(self) -> bool:
-        """Whether any feature is beyond its limits."""
-        return bool(self.outside)
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
-        names = ("nights", "n_people", "can_alarm", "has_drifted")
+        names = ("nights", "n_people", "distance", "limit", "can_alarm", "has_drifted")
         features = [feature.to_dict() for feature in self.features]
         return {name: getattr(self, name) for name in names} | {"features": features}
 
@@ -232,23 +241,36 @@ def chart(
     """Compare nights, by their features, with a card, in batches."""
     check_card(card)
     graded = feature_rows([night.features for night in card.nights if night.features is not None])
-    card_rows = by_person(graded, [night.person for night in card.nights])
+    card_people = [night.person for night in card.nights]
     new_rows, keys = feature_rows(features), feature_keys(card.nights[0].scheme)
     batches = []
     for first in range(0, len(names), BATCH_NIGHTS):
         part = slice(first, first + BATCH_NIGHTS)
         rows = by_person(new_rows[part], people[part])
-        means, batch_means, rooms = compare(card_rows, rows)
-        found = [
+        # means over more nights vary less: a card of them would make single nights alarm too often
+        fewest = min(Counter(people[part]).values())
+        card_rows = by_person(graded, card_people, fewest)
+        found = compare(card_rows, rows)
+        features_of_batch = [
             FeatureDrift(key, stages, mean, new, mean - room, mean + room, by_card_person, by_night)
             for (key, stages), mean, new, room, by_card_person, by_night in zip(
-                *(keys, means, batch_means, rooms, _columns(card_rows), _columns(new_rows[part])), strict=True
+                *(keys, found.card.tolist(), found.batch.tolist(), found.room.tolist()),
+                *(_columns(card_rows), _columns(new_rows[part])),
+                strict=True,
             )
         ]
-        n_splits = math.comb(len(card_rows) + len(rows), len(rows))
-        found.sort(key=lambda feature: -feature.ratio)
-        batches.append(DriftBatch(tuple(names[part]), len(rows), tuple(found), n_splits * RATE >= 1))
-    return Drift(tuple(batches), len(card_rows), card.sha256)
+        batches.append(
+            DriftBatch(
+                tuple(names[part]),
+                len(rows),
+                tuple(sorted(features_of_batch, key=lambda feature: -feature.ratio)),
+                found.distance,
+                found.limit,
+                can_alarm=math.comb(len(card_rows) + len(rows), len(rows)) * RATE >= 1,
+                has_drifted=found.is_alarm,
+            )
+        )
+    return Drift(tuple(batches), card.n_people, card.sha256)
 
 
 def _columns(rows: Floats) -> list[tuple[float, ...]]:
@@ -284,20 +306,45 @@ def feature_rows(nights: Sequence[StagerFeatures]) -> Floats:
     )
 
 
-def by_person(rows: Floats, people: Sequence[str]) -> Floats:
-    """Return the mean row of each person, (n_people, n_features); NaN where no night has a value."""
+def by_person(rows: Floats, people: Sequence[str], most: float = math.inf) -> Floats:
+    """Return the mean row of each person, (n_people, n_features); NaN where no night has a value.
+
+    Of each person the first `most` nights count.
+    """
     numbers = np.unique(people, return_inverse=True)[1]
-    slept = (numbers == np.arange(numbers.max() + 1)[:, None]).astype(float)  # (n_people, n_nights)
+    is_own = numbers == np.arange(numbers.max() + 1)[:, None]  # (n_people, n_nights)
+    slept = (is_own & (np.cumsum(is_own, axis=1) <= most)).astype(float)
     exists = ~np.isnan(rows)
     n_values, totals = slept @ exists, slept @ np.where(exists, rows, 0.0)
     return np.where(n_values > 0, totals / np.maximum(n_values, 1), NAN)
 
 
-def compare(card: Floats, batch: Floats) -> tuple[list[float], list[float], list[float]]:
-    """Return by feature the means of card and batch, and the half-width of the batch's limits.
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """A batch beside the card; arrays are by feature."""
 
-    Rows are people. What a person does not have, such as confidence in a stage that never came, is taken as
-    the mean of the others, in card and batch alike.
+    card: Floats  # means over people
+    batch: Floats
+    room: Floats  # how far the batch's mean may be from the card's
+    distance: float  # of all features together
+    limit: float  # of the distance
+
+    @property
+    def is_outside(self) -> Mask:
+        """Which features are beyond their limits."""
+        return np.abs(self.batch - self.card) > self.room * _SAME
+
+    @property
+    def is_alarm(self) -> bool:
+        """Whether a feature, or all of them together, is beyond the limits."""
+        return bool(self.is_outside.any()) or self.distance > self.limit * _SAME
+
+
+def compare(card: Floats, batch: Floats) -> Comparison:
+    """Compare the people of a batch with those of a card, a row each.
+
+    What a person does not have, such as confidence in a stage that never came, is taken as the mean of the
+    others, in card and batch alike.
     """
     n_card, n_batch = len(card), len(batch)
     rows = np.concatenate([card, batch])
@@ -309,14 +356,28 @@ def compare(card: Floats, batch: Floats) -> tuple[list[float], list[float], list
     spread[is_constant] = rows[:, is_constant] = 0.0
     scaled = np.divide(rows, spread, where=spread > 0, out=np.zeros_like(rows))
     is_batch = np.arange(len(rows)) >= n_card
-    largest = np.abs(_exchanges(n_card, n_batch) @ scaled).max(axis=1) / n_batch
-    n_above = math.floor(RATE * (N_EXCHANGES + 1))
-    limit = float(np.sort(largest)[-n_above])
-    away = np.abs(scaled[is_batch].mean(axis=0))
+    correlation = (1 - SHRINKAGE) * scaled.T @ scaled / len(rows) + SHRINKAGE * np.eye(rows.shape[1])
+    root = np.linalg.cholesky(np.linalg.inv(correlation))
+    away = scaled[is_batch].mean(axis=0)
+    exchanged = _exchanges(n_card, n_batch) @ scaled / n_batch  # (n_exchanges, n_features)
+    largest, together = np.abs(exchanged).max(axis=1), np.linalg.norm(exchanged @ root, axis=1)
+    # each in units of its own limit, so that neither outweighs the other, and then one limit for either
+    units = np.array([_limit(largest), _limit(together)])
+    units[units == 0] = 1.0  # nothing varies
+    limit, limit_together = _limit(np.maximum(largest / units[0], together / units[1])) * units
     # a shift widens the spread of all people: limits are by the spread within batch and card, which is
     # smaller by the same function of the distance for every feature, so that none passes another
-    within, within_limit = (_within_share(each, n_card, n_batch) for each in (away, np.array(limit)))
+    within, within_limit = (_within_share(each, n_card, n_batch) for each in (away, limit))
     room = limit * spread * len(rows) / n_card * within / within_limit
-    means = (centre + rows[members].mean(axis=0) for members in (~is_batch, is_batch))
-    card_means, batch_means = (each.tolist() for each in means)
-    return card_means, batch_means, room.tolist()
+    return Comparison(
+        card=centre + rows[~is_batch].mean(axis=0),
+        batch=centre + rows[is_batch].mean(axis=0),
+        room=room,
+        distance=float(np.linalg.norm(away @ root)),
+        limit=float(limit_together),
+    )
+
+
+def _limit(values: Floats) -> float:
+    """Return what RATE of the exchanges, the batch itself among them, exceed."""
+    return float(np.sort(values)[-math.floor(RATE * (N_EXCHANGES + 1))])

@@ -52,6 +52,8 @@ def batch_words(batch: DriftBatch, most: int = 3) -> str:
         return "too few people to find a drift"
     if not batch.has_drifted:
         return "within the limits"
+    if not batch.outside:
+        return f"drifted: all features together {batch.distance_ratio:.2f} times their limit"
     changes = [
         f"{feature_words(each)} {_number(each.card)} → {_number(each.batch)} (limits {limits_text(each)})"
         for each in batch.outside[:most]
@@ -127,6 +129,9 @@ def _headings(drift: Drift) -> Iterator[str]:
             nights = f"{first}" if first == last else f"{first}–{last}"
             heading = f"{nights}: {verdict}" if right - left >= NARROW else nights
             yield text_at(left, 16, heading, **style, fill=OUTSIDE if batch.has_drifted else INK)
+            if right - left >= NARROW:
+                together = f"together {number_text(batch.distance_ratio, 2)} of limit"
+                yield text_at(left, 30, together, font_size=10.5, fill=GREY)
         first = last + 1
 
 
