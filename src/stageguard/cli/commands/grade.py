@@ -120,7 +120,6 @@ def grade(
     --------
     stageguard grade decoded --expert scored --output card.html
     stageguard grade nights --expert experts --stager "YASA 0.8 C4-M1"
-    stageguard grade new --against card.json --output drift.svg
     """
     written = [] if against is not None else _places(output, overwrite=overwrite)
     options = replace(read_options(reading), expert_epoch_seconds=expert_epoch_seconds)
