@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from messages import mentions
 from small import refusal
 from stageguard.base.errors import InputError
 from stageguard.measures.drift import (
@@ -22,7 +21,6 @@ from stageguard.measures.drift import (
     feature_keys,
     feature_rows,
 )
-from stageguard.measures.grade_card import GradeFacts
 from stageguard.night.stages import AASM5, WNR3
 
 PROFILE = "human-psg-5"
@@ -280,8 +278,28 @@ def test_what_is_no_card_is_refused():
     with pytest.raises(InputError) as error:
         sg.drift(nights([1]), {"grades": {}})
     refusal(error, "GradeCard")
-    assert mentions(str(error.value), "grade")
-    assert GradeFacts().profile_sha256 is None
+
+
+@pytest.mark.parametrize("wrong", ["card.json", {}, 3])
+def test_reports_refuse_what_is_no_card(wrong):
+    decoded = night(1)[0]
+    for report, nights_of in ((sg.night_report, decoded), (sg.cohort_report, {"a": decoded})):
+        with pytest.raises(InputError) as error:
+            report(nights_of, grade=wrong)
+        refusal(error, "grade", "GradeCard")
+
+
+def test_pages_in_python_are_marked_or_refused(card):
+    decoded = nights([1])[0]
+    assert sg.night_report(decoded, grade=card).count(">no verdict<") > 5
+    assert "<small>no verdict</small>" in sg.cohort_report({"a": decoded}, grade=card)
+    foreign = other_card(card, profile="p", profile_sha256="0" * 64)
+    with pytest.raises(InputError) as error:
+        sg.night_report(decoded, grade=foreign)
+    refusal(error, "'p'")
+    with pytest.raises(InputError) as error:  # of no night a row is left
+        sg.cohort_report({"a": decoded}, grade=foreign)
+    refusal(error, "'p'")
 
 
 def test_limits_do_not_widen_with_the_distance_of_a_batch():

@@ -27,7 +27,7 @@ from stageguard.base.arrays import NAN, Floats, Mask
 from stageguard.base.errors import InputError, StageGuardError, message_of
 from stageguard.measures.bouts import ScoredNight
 from stageguard.measures.grade import features_of_night, texts_of
-from stageguard.measures.grade_card import GradeCard, graded_as
+from stageguard.measures.grade_card import GradeCard, graded_as, require_card
 from stageguard.night.stages import StageScheme
 from stageguard.profile.fingerprint import StagerFeatures
 
@@ -196,8 +196,7 @@ def drift(
     >>> sg.drift([night(seed)[0] for seed in range(10, 20)], card).has_drifted
     False
     """
-    if not isinstance(card, GradeCard):
-        raise InputError(f"card is {checks.shown(card)}, expected a GradeCard, as grade() returns it.")
+    require_card(card, "card")
     if not isinstance(nights, list | tuple) or not nights:
         raise InputError(f"nights are {checks.shown(nights)}, expected a list of nights.")
     n = len(nights)

@@ -354,6 +354,12 @@ class GradeCard(Mapping[str, Grade]):
         return card_of(Path(path), content)
 
 
+def require_card(value: object, what: str) -> None:
+    """Refuse what is not a grade card."""
+    if not isinstance(value, GradeCard):
+        raise InputError(f"{what} is {checks.shown(value)}, expected a GradeCard, as grade() returns it.")
+
+
 def graded_as(night: ScoredNight) -> tuple[str | None, StageScheme, float, str | None]:
     """Return profile, scheme, epoch length and stager of a night, as `GradeCard.refuse_other` takes them."""
     scored = hypnogram_of(night)

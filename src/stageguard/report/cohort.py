@@ -30,7 +30,7 @@ from stageguard.measures.cohort import (
     count_steered,
     measure_night,
 )
-from stageguard.measures.grade_card import GradeCard, graded_as
+from stageguard.measures.grade_card import GradeCard, graded_as, require_card
 from stageguard.measures.groups import METHOD as GROUPS_METHOD
 from stageguard.measures.paired import METHOD_OF_PLOTS
 from stageguard.measures.taught import NO_TEST, Taught, taught_words
@@ -134,6 +134,8 @@ def cohort_report(
     given_nights: Any = nights
     if isinstance(given_nights, str | bytes) or not isinstance(given_nights, Iterable):
         raise InputError(f"nights are {checks.shown(nights)}, expected a dict by the name of the night.")
+    if grade is not None:
+        require_card(grade, "grade")
     rows: dict[str, CohortRow] = {}
     failures = []
     for name, night in nights.items() if isinstance(nights, Mapping) else nights:

@@ -16,7 +16,7 @@ from stageguard.formats.raw_night import Event
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import explain
 from stageguard.measures.bouts import cuts_of, hypnogram_before
-from stageguard.measures.grade_card import GradeCard, graded_as
+from stageguard.measures.grade_card import GradeCard, graded_as, require_card
 from stageguard.measures.intervals import shortest_first_rem
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
@@ -100,6 +100,7 @@ def night_report(
     checks.items(staging, "staging", _check_text)
     checks.items(annotations, "annotations", _check_event)
     if grade is not None:
+        require_card(grade, "grade")
         grade.refuse_other(*graded_as(decoding))
     expert = None if expert is None else align_expert(expert, decoding)
     options = StatisticsOptions(
