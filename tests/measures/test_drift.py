@@ -121,12 +121,9 @@ def test_nights_of_one_person_are_one_row():
     assert first[1].tolist() == pytest.approx([1.0, np.nan], nan_ok=True)
 
 
-def test_the_card_averages_no_more_nights_of_a_person_than_the_batch(card):
-    twice = sg.GradeCard(
-        tuple(replace(each, person=f"p{number // 2}") for number, each in enumerate(card.nights * 2)),
-        card.scorers,
-        card.facts,
-    )
+def test_the_card_averages_no_more_nights_of_a_person_than_the_batch():
+    graded, experts = zip(*map(night, range(20)), strict=True)
+    twice = sg.grade(graded, experts, people=[f"p{number // 2}" for number in range(20)])
     index = [each.features.fragmentation_index for each in twice.nights]
     for people, expected in (("abcd", index[::2]), ("aabb", (np.array(index[::2]) + index[1::2]) / 2)):
         (batch,) = sg.drift(nights(range(20, 24)), twice, people=list(people)).batches
