@@ -143,7 +143,7 @@ def test_what_nobody_has_never_alarms():
 def test_rounding_never_alarms():
     """Confidence of a stager that gives labels alone is one number, up to the order of a sum."""
     rng = np.random.default_rng(0)
-    card, batch = 0.7 + rng.choice([0.0, 1e-16, 2e-16], (25, 3)), 0.7 - rng.choice([0.0, 1e-16], (10, 3))
+    card, batch = 0.7 + 1e-15 * rng.random((25, 3)), 0.7 - 1e-14 * rng.random((10, 3))
     assert not compare(card, batch).is_alarm
 
 

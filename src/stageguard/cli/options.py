@@ -117,7 +117,7 @@ grade_card = option(
     "--grade",
     metavar="CARD.json",
     type=PATH,
-    help="Grade card of the stager: marks each statistic that is as good as an expert's, or not.",
+    help="Grade card of the nights' stager: marks each statistic by its verdict.",
 )
 stages = option(
     "--stages",

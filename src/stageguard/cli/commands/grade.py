@@ -114,7 +114,7 @@ def grade(
     with one expert, a shipped table of experts' differences is shown beside the errors, without a verdict.
     Outputs of decode are graded by what they report, too. Nights that taught the profile are refused.
 
-    With --against, no expert is needed: if nothing changed, one batch of ten nights in twenty alarms.
+    With --against, no expert is needed. If nothing changed, 5 % of batches of ten nights alarm by chance.
 
     Examples
     --------
