@@ -20,7 +20,7 @@ from measure import auroc, statistics
 import stageguard as sg
 from nights import SIGNALS, StudyNight, StudyStager, stagers
 from stageguard.guard.offsets import draw_night, fixed_offsets, random_offsets, smooth_night
-from stageguard.guard.posterior import uncut
+from stageguard.guard.posterior import path_marginals, uncut
 from stageguard.measures.intervals import kind_of
 
 HERE = Path(__file__).parent
@@ -160,16 +160,28 @@ def chosen(nights: Mapping[str, Sequence[Judged]], base: sg.Profile) -> tuple[di
     return rules, best
 
 
-def wrong_epochs(nights: Sequence[Judged], profile: sg.Profile) -> float:
-    """Return the mean AUROC of 1 - the highest posterior for epochs whose decoded stage is wrong."""
+def wrong_epochs(nights: Sequence[Judged], profile: sg.Profile) -> dict[str, float]:
+    """Return means over nights: the share of wrong epochs, as expected with and without errors all night.
+
+    And the AUROC of 1 - the highest posterior for epochs whose decoded stage is wrong.
+    """
     found, offsets = [], fixed_offsets(profile)
     for judged_night in nights:
         night = judged_night.night
         marginals, _ = smooth_night(profile, uncut(night.decoding), offsets)
         labels = night.decoding.hypnogram.labels
         both = (labels >= 0) & (night.expert >= 0)
-        found.append(auroc(1 - marginals[both].max(axis=1), (labels != night.expert)[both]))
-    return float(np.nanmean(found))
+        is_wrong, place = (labels != night.expert)[both], np.arange(len(labels))[both]
+        doubts = [1 - rows[place, labels[both]] for rows in (marginals, path_marginals(night.decoding))]
+        found.append(
+            {
+                "auroc": auroc(1 - marginals[both].max(axis=1), is_wrong),
+                "wrong": float(is_wrong.mean()),
+                "expected": float(doubts[0].mean()),
+                "expected_at_the_path": float(doubts[1].mean()),
+            }
+        )
+    return {key: float(np.nanmean([each[key] for each in found])) for key in found[0]}
 
 
 def run(name: str) -> dict:
@@ -182,7 +194,7 @@ def run(name: str) -> dict:
     usable = [stager.name for stager in every if stager.is_usable]
     left_out: dict[tuple[str, str], dict[str, float]] = {}
     withheld: dict[tuple[str, str], dict[str, float]] = {}
-    elsewhere, found_auroc = {}, {}
+    elsewhere, wrong = {}, {}
     for cohort in dict.fromkeys(cohort_of.values()):
         others = {s: nights[s] for s in usable if cohort_of[s] != cohort}
         rules, _ = chosen(others, base)
@@ -191,7 +203,7 @@ def run(name: str) -> dict:
         own = {s: nights[s] for s in nights if cohort_of[s] == cohort}
         left_out |= coverage(own, profile, N_DRAWS)
         withheld |= coverage(own, profile, N_DRAWS, flagged=True)
-        found_auroc |= {s: wrong_epochs(nights[s], profile) for s in own}
+        wrong |= {s: wrong_epochs(nights[s], profile) for s in own}
         elsewhere[cohort] = rules
     rules, at = chosen({s: nights[s] for s in usable}, base)
     print(name, "all", rules, f"loss {at:.5f}, {time.time() - began:.0f} s", flush=True)
@@ -205,7 +217,7 @@ def run(name: str) -> dict:
         "n_nights": {s: len(own) for s, own in nights.items()},
         "flagged": {s: float(np.mean([n.is_flagged for n in own])) for s, own in nights.items()},
         "usable": usable,
-        "auroc": found_auroc,
+        "wrong_epochs": wrong,
     }
 
 

@@ -17,6 +17,12 @@ SHORT = {
     "rem_latency_bout_minutes": "to a lasting bout",
 }
 
+WRONG_EPOCHS = {
+    "wrong": "wrong epochs",
+    "expected": "expected",
+    "expected_at_the_path": "at the path's strength",
+}
+
 
 def mean(row: Mapping[str, float]) -> float:
     return sum(row.values()) / len(row)
@@ -60,7 +66,8 @@ def of_stager(found: Mapping) -> list[list[str]]:
                 f"{lowest.removesuffix('_minutes')} {share(row[lowest], LOWEST_OF_STATISTIC)}",
                 f"{found['flagged'][stager]:.0%}",
                 "" if flagged is None else share(mean(flagged), 0),
-                share(found["auroc"][stager], LEAST_AUROC),
+                share(found["wrong_epochs"][stager]["auroc"], LEAST_AUROC),
+                *(share(found["wrong_epochs"][stager][key], 0) for key in WRONG_EPOCHS),
             ]
         )
     return rows
@@ -81,7 +88,8 @@ def text(results: Mapping) -> str:
         "## By stager",
         "In italics: networks of another cohort, and a poor one; they had no part in any choice.",
     ]
-    columns = ["stager", "nights", "coverage", "lowest statistic", "withheld", "coverage of those", "AUROC"]
+    columns = ["stager", "nights", "coverage", "lowest statistic", "withheld", "coverage of those"]
+    columns += ["AUROC", *WRONG_EPOCHS.values()]
     for name, found in results.items():
         rules = found["rules"]
         spreads = ", ".join(f"{stage} {value:g}" for stage, value in rules["stage_sd"].items())

@@ -36,6 +36,9 @@ calls = {
     "smooth": lambda k: k.smooth(rows, 1e-12, ones, *bouts),
     "draw": lambda k: k.draw(rows, 1e-12, ones, *bouts, streams, 1),
     "draw on threads": lambda k: k.draw(rows, 1e-12, ones, *bouts, streams, 4),
+    "draw_tables": lambda k: k.draw_tables(
+        rows, np.ones((4, 2)), np.ones((4, 2)), np.ones((4, 4)), minimum, True, streams, 1
+    ),
     "keep_automaton": lambda k: k.keep_automaton(rows, flat, regions, *automaton),
 }
 bound(15)
@@ -63,7 +66,17 @@ def _needs_the_core_and_its_limits():
 
 @pytest.mark.parametrize(
     "kernel",
-    ["path", "curve", "greedy", "automaton", "smooth", "draw", "draw on threads", "keep_automaton"],
+    [
+        "path",
+        "curve",
+        "greedy",
+        "automaton",
+        "smooth",
+        "draw",
+        "draw on threads",
+        "draw_tables",
+        "keep_automaton",
+    ],
 )
 def test_out_of_memory_is_an_error_on_one_thread_and_on_several(kernel):
     assert run(OUT_OF_MEMORY, kernel, "2").strip() == "MemoryError"

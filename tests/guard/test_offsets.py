@@ -189,6 +189,15 @@ def test_kernels_draw_the_same_nights(kind, seed):
     np.testing.assert_allclose(compiled.probabilities, reference.probabilities, atol=1e-9)
 
 
+@pytest.mark.parametrize("n_stages", [2, 5])
+def test_kernels_draw_the_same_nights_of_any_number_of_stages(n_stages):
+    probabilities = random_probabilities(np.random.default_rng(81), 60, n_stages)
+    profile = sg.Profile.from_dict(with_rules(plain(n_stages, min_bout_seconds={"W": 90.0})))
+    assert np.array_equal(*both(lambda: sg.sample(probabilities, profile, n=40)))
+    posteriors = both(lambda: sg.posterior(probabilities, profile).probabilities)
+    np.testing.assert_allclose(*posteriors, atol=1e-9)
+
+
 @pytest.mark.parametrize("kind", ["minimum", "lengths"])
 def test_draws_depend_on_the_seed_alone(backend, kind, monkeypatch):
     profile = sg.Profile.from_dict(with_rules(plain(3, **KINDS[kind])))

@@ -229,7 +229,8 @@ def intervals(
         else:
             draws = [reported(options.measure(draw)) for draw in _draws(night, n, seed)]
             ends = _model(draws, level, statistics.tib_minutes if kind else NAN)
-        covered = _measured_coverage(night, "model_coverage", level) or _coverage_of_kind(night, kind, level)
+        own = _measured_coverage(night, "model_coverage", level)
+        covered = {} if reason else own or _coverage_of_kind(night, kind, level)
         # draws at the strength of the path know the stager's doubt, not its bias: they promise no coverage
         promised, n_nights = level if kind else NAN, 0
     if convention != "aasm" or lights_off is not None or lights_on is not None:

@@ -141,6 +141,11 @@ class PosteriorRules:
     )  # read_posterior
     source: str = schema.text("", empty=True)
 
+    def describe(self) -> str:
+        """Say in one line how far they let a stager err."""
+        spreads = ", ".join(f"{stage} {spread:g}" for stage, spread in self.stage_sd.items())
+        return f"the stager may err all night by an offset per stage (SD in nats: {spreads})"
+
 
 Shares = tuple[tuple[float, ...], ...]  # rows by stage said, columns by the expert's stage
 
