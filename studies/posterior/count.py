@@ -50,7 +50,6 @@ class Judged:
 
     night: StudyNight
     kind: str
-    is_flagged: bool  # by the joint score: its intervals are withheld
     truths: dict[str, np.ndarray]  # by statistic, one value per expert
     is_scored: tuple[np.ndarray, ...]  # epochs that draws and each expert have
 
@@ -69,9 +68,9 @@ def judged(stager: StudyStager, profile: sg.Profile) -> list[Judged]:
         truths = {name: np.array([one[name][0] for one in each]) for name in each[0]}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", sg.StageGuardWarning)
-            looks = sg.validity(night.decoding, profile).looks_like_experts
-        kind = "labels" if stager.kind == "labels" else kind_of(night.decoding)
-        found.append(Judged(night, kind, looks is False, truths, masks))
+            kind = kind_of(night.decoding)
+        kind = "labels" if stager.kind == "labels" and kind != "unlike" else kind
+        found.append(Judged(night, kind, truths, masks))
     return found
 
 
@@ -92,19 +91,20 @@ def covered(night: Judged, profile: sg.Profile, seed: int, n_draws: int) -> dict
 
 
 def coverage(
-    nights: Mapping[str, Sequence[Judged]], profile: sg.Profile, n_draws: int, *, flagged: bool = False
+    nights: Mapping[str, Sequence[Judged]], profile: sg.Profile, n_draws: int
 ) -> dict[tuple[str, str], dict[str, float]]:
-    """Return the mean coverage by stager and kind, then by statistic, of nights that get intervals."""
+    """Return the mean coverage by stager and kind of night, then by statistic."""
     rows: dict[tuple[str, str], list[dict[str, float]]] = {}
     for stager, own in nights.items():
         for seed, night in enumerate(own):
-            if night.is_flagged == flagged:
-                rows.setdefault((stager, night.kind), []).append(covered(night, profile, seed, n_draws))
-    return {
-        key: {name: float(np.mean([r[name] for r in own if name in r])) for name in own[0]}
-        for key, own in rows.items()
-        if len(own) >= (1 if flagged else LEAST_NIGHTS)
-    }
+            rows.setdefault((stager, night.kind), []).append(covered(night, profile, seed, n_draws))
+    return {key: means(own) for key, own in rows.items() if len(own) >= LEAST_NIGHTS}
+
+
+def means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each statistic over the rows that have it."""
+    names = sorted({name for row in rows for name in row})
+    return {name: float(np.mean([row[name] for row in rows if name in row])) for name in names}
 
 
 def by_kind(found: Mapping[tuple[str, str], Mapping[str, float]]) -> dict[str, dict[str, float]]:
@@ -112,15 +112,14 @@ def by_kind(found: Mapping[tuple[str, str], Mapping[str, float]]) -> dict[str, d
     kinds: dict[str, list[Mapping[str, float]]] = {}
     for (_, kind), row in found.items():
         kinds.setdefault(kind, []).append(row)
-    return {
-        k: {n: float(np.mean([r[n] for r in rows])) for n in rows[0]} for k, rows in sorted(kinds.items())
-    }
+    return {kind: means(rows) for kind, rows in sorted(kinds.items())}
 
 
 def loss(nights: Mapping[str, Sequence[Judged]], profile: sg.Profile) -> float:
-    """Return how far coverage is from 90 %, over kinds of stagers and statistics."""
+    """Return how far coverage is from 90 %, over kinds and statistics, but for nights unlike experts'."""
     total = []
-    for row in by_kind(coverage(nights, profile, N_DRAWS_TO_CHOOSE)).values():
+    usual = {name: [night for night in own if night.kind != "unlike"] for name, own in nights.items()}
+    for row in by_kind(coverage(usual, profile, N_DRAWS_TO_CHOOSE)).values():
         for name, share in row.items():
             if name.startswith(TO_CHOOSE_BY):
                 total.append((UNDER if share < LEVEL else 1.0) * (share - LEVEL) ** 2)
@@ -193,7 +192,6 @@ def run(name: str) -> dict:
     cohort_of = {stager.name: stager.cohort for stager in every}
     usable = [stager.name for stager in every if stager.is_usable]
     left_out: dict[tuple[str, str], dict[str, float]] = {}
-    withheld: dict[tuple[str, str], dict[str, float]] = {}
     elsewhere, wrong = {}, {}
     for cohort in dict.fromkeys(cohort_of.values()):
         others = {s: nights[s] for s in usable if cohort_of[s] != cohort}
@@ -202,7 +200,6 @@ def run(name: str) -> dict:
         profile = with_rules(base, rules)
         own = {s: nights[s] for s in nights if cohort_of[s] == cohort}
         left_out |= coverage(own, profile, N_DRAWS)
-        withheld |= coverage(own, profile, N_DRAWS, flagged=True)
         wrong |= {s: wrong_epochs(nights[s], profile) for s in own}
         elsewhere[cohort] = rules
     rules, at = chosen({s: nights[s] for s in usable}, base)
@@ -213,9 +210,8 @@ def run(name: str) -> dict:
         "rules_without": elsewhere,
         "coverage": by_kind(kept),
         "by_stager": {" | ".join(key): row for key, row in left_out.items()},
-        "withheld": {" | ".join(key): row for key, row in withheld.items()},
         "n_nights": {s: len(own) for s, own in nights.items()},
-        "flagged": {s: float(np.mean([n.is_flagged for n in own])) for s, own in nights.items()},
+        "unlike": {s: float(np.mean([n.kind == "unlike" for n in own])) for s, own in nights.items()},
         "usable": usable,
         "wrong_epochs": wrong,
     }

@@ -57,15 +57,13 @@ def of_stager(found: Mapping) -> list[list[str]]:
         row, (stager, kind) = found["by_stager"][key], key.split(" | ")
         name = stager if stager in found["usable"] else f"*{stager}*"
         lowest = min(row, key=row.get)
-        flagged = found["withheld"].get(key)
         rows.append(
             [
                 name,
                 kind,
                 share(mean(row), LOWEST, HIGHEST),
                 f"{lowest.removesuffix('_minutes')} {share(row[lowest], LOWEST_OF_STATISTIC)}",
-                f"{found['flagged'][stager]:.0%}",
-                "" if flagged is None else share(mean(flagged), 0),
+                f"{found['unlike'][stager]:.0%}",
                 share(found["wrong_epochs"][stager]["auroc"], LEAST_AUROC),
                 *(share(found["wrong_epochs"][stager][key], 0) for key in WRONG_EPOCHS),
             ]
@@ -80,15 +78,14 @@ def text(results: Mapping) -> str:
         "# Intervals that cover, without labels",
         "Written by `tables.py`. Each cohort is judged by what was chosen on the others; bold misses a goal: "
         f"mean coverage {LOWEST} to {HIGHEST}, of a statistic {LOWEST_OF_STATISTIC} or more, AUROC of wrong "
-        f"epochs {LEAST_AUROC} or more where probabilities are given. Nights that do not look like expert "
-        "scoring get no interval; they are left out, and shown apart. Each scorer of DOD-H counts as one "
-        "expert.",
+        f"epochs {LEAST_AUROC} or more where probabilities are given. *Unlike* are nights that do "
+        "not look like expert scoring, by the joint score. Each scorer of DOD-H counts as one expert.",
         "## By kind of stager",
         table(head, [row for name, found in results.items() for row in of_kind(name, found)]),
         "## By stager",
         "In italics: networks of another cohort, and a poor one; they had no part in any choice.",
     ]
-    columns = ["stager", "nights", "coverage", "lowest statistic", "withheld", "coverage of those"]
+    columns = ["stager", "nights", "coverage", "lowest statistic", "unlike"]
     columns += ["AUROC", *WRONG_EPOCHS.values()]
     for name, found in results.items():
         rules = found["rules"]

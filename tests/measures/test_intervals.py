@@ -309,6 +309,13 @@ def test_nights_that_coverage_was_not_measured_on_get_no_interval():
         found = sg.intervals(night, method="model", n=20)
         assert {one.reason for one in found.values()} == {reason}
         assert all(math.isnan(one.low) for one in found.values())
+    rules = base.to_dict()["posterior"]
+    rules["coverage"]["unlike"] = {"tst_minutes": 0.86, "sol_minutes": 0.85}
+    measured = sg.intervals(drawn_under(unlike.replace(posterior=rules)), method="model", n=20)
+    assert (measured.kind, measured["tst_minutes"].measured_coverage) == ("unlike", 0.86)
+    assert measured["tst_minutes"].low < measured["tst_minutes"].high
+    rules["coverage"]["unlike"]["sol_minutes"] = 0.83
+    assert why_withheld(drawn_under(unlike.replace(posterior=rules))) == UNLIKE_EXPERTS
     fitted = base.replace(cohort="insomnia", name="lab")
     assert why_withheld(drawn_under(fitted, cohort="insomnia")) == ""
 

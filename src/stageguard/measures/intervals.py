@@ -45,6 +45,7 @@ Ends = tuple[float, float, str]  # low and high end of an interval, and why ther
 DEFAULT_LEVEL = 0.9
 DEFAULT_DRAWS = 200
 WITHHELD = "withheld: the errors are of another cohort or stager"
+LEAST_COVERAGE = 0.85  # below it, 90 % intervals of nights unlike expert scoring are withheld
 # why a night has no model intervals, though its profile has rules for them
 UNLIKE_STAGER = "withheld: the night is unlike those of the profile's stager"
 UNLIKE_COHORT = "withheld: coverage was not measured on such people"
@@ -94,8 +95,8 @@ class Intervals(Mapping[str, Interval]):
     n_nights : int
         Number of scored nights behind them; 0 for model intervals.
     kind : str
-        Of model intervals that are made for a coverage: the kind of stager for which it was measured,
-        ``good``, ``flickering`` or ``labels``.
+        Of model intervals that are made for a coverage: the kind of night for which it was measured,
+        ``good``, ``flickering``, ``labels`` or ``unlike`` expert scoring.
     """
 
     method: Method
@@ -171,7 +172,8 @@ def intervals(
         They are withheld, with a warning, if the night is of another cohort or stager than the profile's, or
         if its cohort is not named. Model intervals of a profile with `posterior` rules are withheld, each
         with its reason, if the night is unlike those of the profile's stager by its fingerprint, of a cohort
-        that the profile cautions against, or does not look like expert scoring.
+        that the profile cautions against, or does not look like expert scoring and such nights were covered
+        in less than 85 %.
     method : "conformal" or "model"
         From errors on scored nights, or from draws of the posterior.
     level : float
@@ -369,11 +371,14 @@ def origin_of(night: Decoding) -> str:
 
 
 def kind_of(night: Decoding) -> str:
-    """Return which kind of stager a night is of, as coverage was measured: one of `KINDS_OF_STAGER`.
+    """Return which kind of night it is, as coverage was measured: one of `KINDS_OF_NIGHT`.
 
-    Its labels alone are known, or its own choice changes stage more often than on 95 % of expert nights, or
-    neither.
+    ``unlike``: it does not look like expert scoring, by the joint score of the decoded stages. Else
+    ``labels``: no more is known of the stager; ``flickering``: the stager's own choice changes stage more
+    often than on 95 % of expert nights; ``good``: neither.
     """
+    if night.profile.joint is not None and validity(night, night.profile).looks_like_experts is False:
+        return "unlike"
     if night.from_labels is not None:
         return "labels"
     band = night.profile.bands.get("fragmentation_index")
@@ -398,13 +403,13 @@ def why_withheld(night: Decoding) -> str:
     is_of_profile = profile.cohort is not None and profile.is_of(night.cohort)
     if night.cohort is not None and not is_of_profile and profile.caution_for(night.cohort) is not None:
         return UNLIKE_COHORT
-    if profile.joint is not None and validity(night, profile).looks_like_experts is False:
-        return UNLIKE_EXPERTS
-    return ""
+    measured = (profile.posterior.coverage or {}).get("unlike", {})
+    is_covered = bool(measured) and sum(measured.values()) / len(measured) >= LEAST_COVERAGE
+    return UNLIKE_EXPERTS if not is_covered and kind_of(night) == "unlike" else ""
 
 
 def _coverage_of_kind(night: Decoding, kind: str, level: float) -> Mapping[str, float]:
-    """Return the coverage of model intervals for a kind of stager, if it was measured at this level."""
+    """Return the coverage of model intervals for a kind of night, if it was measured at this level."""
     rules = night.profile.posterior
     if rules is None or rules.coverage is None or not math.isclose(level, DEFAULT_LEVEL):
         return {}

@@ -37,7 +37,7 @@ TST, SOL, REM_LATENCY = "tst_minutes", "sol_minutes", "rem_latency_minutes"
 OF_MINUTES = ("path", "probabilities", "posterior")
 OF_SOL = ("path", "nrem", "lasting")
 OF_REM_LATENCY = ("path", "bout", "clock", "expected", "draws")
-KINDS_OF_STAGER = ("good", "flickering", "labels")  # whose coverage is measured apart
+KINDS_OF_NIGHT = ("good", "flickering", "labels", "unlike")  # whose coverage is measured apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ class PosteriorRules:
     Each draw has an offset per stage, normal with ``stage_sd`` nats and the same in every epoch, and its own
     transition weight, ``weight`` times the exponential of a normal number with ``weight_sd``. Probabilities
     below ``floor`` count as that. Wake before the first sleep lasts for another epoch with ``presleep_stay``.
-    ``coverage`` is the share of nights with the expert in the 90 % interval, by kind of stager and statistic.
+    ``coverage`` is the share of nights with the expert in the 90 % interval, by kind of night and statistic.
     """
 
     stage_sd: Mapping[str, float] = schema.declare(
@@ -267,7 +267,7 @@ def read_posterior(value: object, where: str, scheme: StageScheme) -> PosteriorR
     }
     inside = f"{where}.coverage"
     coverage = {}
-    for kind, table in checks.mapping(rules.coverage or {}, inside, KINDS_OF_STAGER).items():
+    for kind, table in checks.mapping(rules.coverage or {}, inside, KINDS_OF_NIGHT).items():
         shares = checks.mapping(table, f"{inside}.{kind}")
         read = {name: probability(share, f"{inside}.{kind}.{name}") for name, share in shares.items()}
         coverage[kind] = MappingProxyType(read)

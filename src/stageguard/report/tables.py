@@ -442,6 +442,7 @@ KIND_WORDS = {
     "good": "stagers that do not flicker",
     "flickering": "stagers that flicker",
     "labels": "stagers that give labels alone",
+    "unlike": "nights that do not look like expert scoring",
 }
 
 
