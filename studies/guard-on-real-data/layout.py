@@ -172,6 +172,9 @@ def figures(tasks: Mapping, method: str) -> dict[str, float]:
         "down by Holm": sum(adjusted[name] < 0.05 for name in gains.keys() - up),
         "ratio": float(np.mean(ratios)),
         "ratio worst": max(ratios),
+        "above tune": max(
+            error_ratio(task, method) - error_ratio(task, "clock + tune") for task in tasks.values()
+        ),
         "rem latency": geometric([ratio(task, method, "rem_latency_minutes") for task in humans]),
         "rem latency to report": geometric([to_report(task, method) for task in humans]),
         "better": sum(len(better) for better, _ in singles),

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 from kept import keep, read
-from methods import argmax, decode, fit
+from methods import argmax, decode, default, fit
 from tasks import Task, TaskFold, TaskNight, tasks
 from transfer import compare, measures
 
@@ -39,16 +39,19 @@ def drawn(fold: TaskFold, n_nights: int, seed: int) -> list[TaskNight]:
 
 
 def draw(task: Task, fold: TaskFold, train: Sequence[TaskNight]) -> dict:
-    """Fit on a few nights, and compare with argmax on the fold's test nights."""
+    """Fit on a few nights, and compare it, and what needs no scoring of them, with argmax on test nights."""
     began = time.perf_counter()
     fitted = fit(task, train)
     seconds = time.perf_counter() - began
-    decoded = decode(fitted, task, fold.test, cohort=task.cohort, stager=task.stager, estimates=False)
-    before, after = (measures(task, fold.test, scored) for scored in (argmax(fold.test), decoded))
-    found = compare([before], [after], task)
-    kappa = round(float(np.mean(found["kappa"])), 5)
-    chosen = str(fitted.provenance.get("chosen", ""))
-    return {"kappa": kappa, "ratio": found["ratio"], "chosen": chosen, "seconds": round(seconds, 1)}
+    own = {"cohort": task.cohort, "stager": task.stager, "estimates": False}
+    before = measures(task, fold.test, argmax(fold.test))
+    result = {"chosen": fitted.provenance["chosen"], "steps_aside": fitted.provenance["steps_aside"]}
+    for prefix, profile in (("", fitted), ("default_", default(task, train))):
+        after = measures(task, fold.test, decode(profile, task, fold.test, **own))
+        found = compare([before], [after], task)
+        result[f"{prefix}kappa"] = round(float(np.mean(found["kappa"])), 5)
+        result[f"{prefix}ratio"] = found["ratio"]
+    return result | {"seconds": round(seconds, 1)}
 
 
 def main() -> None:

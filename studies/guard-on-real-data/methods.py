@@ -14,6 +14,7 @@ from tasks import Task, TaskNight
 
 import stageguard as sg
 from stageguard.fitting.report import FitReport
+from stageguard.profile.rules.target import FEWEST_NIGHTS
 
 EXPERTS = Path(__file__).parents[1] / "expert-scorings" / "results.json"
 
@@ -146,6 +147,16 @@ def without_labels(task: Task, nights: Sequence[TaskNight]) -> dict[str, sg.Prof
 def with_labels(task: Task, train: Sequence[TaskNight]) -> dict[str, sg.Profile]:
     """Return the profiles that training nights give."""
     return {"paper": _paper(task, train), "fit": fit(task, train)}
+
+
+def default(task: Task, train: Sequence[TaskNight]) -> sg.Profile:
+    """Return what is done on nights of the task if nobody had scored the training nights."""
+    base = sg.Profile.load(task.base).replace(clock=clock_of(task))
+    if len(train) < FEWEST_NIGHTS:
+        return base
+    given = [night.probabilities for night in train]
+    people = [night.subject for night in train]
+    return sg.tune(given, base, groups=people, stager=task.stager, epoch_seconds=task.epoch_seconds)
 
 
 def fit(task: Task, train: Sequence[TaskNight]) -> sg.Profile:

@@ -20,7 +20,7 @@ import numpy as np
 from fitted import coverage, fitted_file
 from judging import OF_MICE, STATISTICS, judge
 from kept import keep, read
-from methods import Scored, argmax, decode
+from methods import Scored, argmax, decode, default
 from tasks import Task, TaskFold, TaskNight, tasks
 
 import stageguard as sg
@@ -56,17 +56,20 @@ def pair_name(fitted_on: Task, used_on: Task) -> str:
 def use(other: Task, task: Task, folds: Sequence[TaskFold], before: Sequence[list[dict]]) -> dict:
     """Decode a task with the profiles of another: cohort and stager said, unsaid, or wrongly said.
 
+    Beside them, the default: the base profile that they were fitted from, each night by itself.
     Said wrongly, nights pass for the profile's own: what its intervals cover then is why they are withheld.
     """
     words = {"cohort": task.cohort, "stager": task.stager}
     said = {"said": words, "unsaid": dict.fromkeys(words)}
-    after: dict[str, list[list[dict]]] = {how: [] for how in said}
+    after: dict[str, list[list[dict]]] = {how: [] for how in (*said, "default")}
+    base = default(other, ())
     n_shown = n_inside = 0  # intervals where the nights pass for the profile's own
     for number, fold in enumerate(folds):
         fitted = sg.Profile.from_dict(json.loads(fitted_file(other, number).read_text("utf-8")))
         for how, names in said.items():
             decoded = decode(fitted, task, fold.test, **names, estimates=False)
             after[how].append(measures(task, fold.test, decoded))
+        after["default"].append(measures(task, fold.test, decode(base, task, fold.test, estimates=False)))
         for _, is_inside in coverage(task, fitted, fold.test, other.cohort, other.stager):
             n_shown += is_inside is not None
             n_inside += bool(is_inside)
