@@ -16,7 +16,7 @@ from stageguard.fitting.candidates import DEFAULT, Candidate
 from stageguard.fitting.counts import supported_durations
 from stageguard.fitting.decoder import KeepingSolver, Tempered, decode_prepared
 from stageguard.fitting.material import Material
-from stageguard.fitting.tune import can_be_tuned, fragmentation_aim, tuned_profile
+from stageguard.fitting.tune import can_be_tuned, fragmentation_aim, tune_rules
 from stageguard.guard import inputs
 from stageguard.guard.automaton import rescale_transitions
 from stageguard.guard.options import GuardOptions
@@ -78,6 +78,8 @@ class FitBase:
 
     def at_epochs(self, profile: Profile) -> Profile:
         """Return the base profile, or one tuned from it, at the nights' epoch length."""
+        if profile.fingerprint is not None:  # all nights are of one stager, whatever they look like
+            profile = replace(profile, fingerprint=None)
         if self.ratio == 1.0:
             return profile
         # bands are per epoch, and those of another epoch length mean something else
@@ -158,9 +160,8 @@ class Training:
         if n_usable < FEWEST_NIGHTS or not can_be_tuned(base.profile):
             return base.here
         groups = [night.group for night in nights]
-        tuned = tuned_profile(measured, base.profile, groups=groups, cohort=base.cohort)
-        here = base.at_epochs(tuned.for_nights_of(base.cohort, base.stager))
-        return replace(here, fingerprint=None)  # all these nights are of its stager
+        tuned, _ = tune_rules(measured, base.profile, groups, base.cohort)
+        return base.at_epochs(tuned.for_nights_of(base.cohort, base.stager))
 
     def _decode_by_default(self, candidate: Candidate, material: Material) -> list[Labels]:
         """Return the labels of nights under the default, as `decode` gives them without scored nights."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -20,11 +21,9 @@ from stageguard.fitting.share_repair import (
 )
 from stageguard.guard import inputs
 from stageguard.guard.options import DEFAULTS, GuardOptions
-from stageguard.profile.expert_shares import write_expert_shares
 from stageguard.profile.fingerprint import Fingerprint, StagerFeatures
-from stageguard.profile.parts import Calibration, write_calibration
+from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
-from stageguard.profile.rules import write_rule
 from stageguard.profile.rules.rule import StrengthRule
 from stageguard.profile.rules.target import FEWEST_NIGHTS, TargetRule
 
@@ -157,7 +156,8 @@ def tuned_profile(
     cohort: str | None = None,
 ) -> Profile:
     """Return the base profile tuned to the stager of these nights."""
-    rule, base = check_base(base), _unrepaired(base)
+    check_base(base)
+    base = _unrepaired(base)
     features = [night.features for night in nights]
     n_usable = sum(not np.isnan(night.fragmentation_index) for night in features)
     if n_usable < FEWEST_NIGHTS:
@@ -172,30 +172,20 @@ def tuned_profile(
     for text, what in ((stager, "stager"), (name, "name"), (cohort, "cohort")):
         if text is not None:
             checks.text(text, what, empty=False)
-    repair = repair_shares(nights, base, groups, cohort)
-    indices = [night.fragmentation_index for night in features]
-    changes: dict[str, object] = {}
-    if repair.biases is not None and base.shares is not None:
-        biases = np.array(repair.biases)
-        indices = [night.fragmentation_index(biases) for night in nights]
-        calibration = Calibration(base.calibration.temperature, repair.biases)
-        changes["calibration"] = write_calibration(calibration, base.scheme)
-        changes["shares"] = write_expert_shares(replace(base.shares, repair=repair.record), base.scheme)
-    rule = TargetRule.tuned(rule, fragmentation_aim(float(np.nanmedian(indices))))
-    tuned = base.replace(
+    tuned, outcome = tune_rules(nights, base, groups, cohort)
+    assert isinstance(tuned.strength, TargetRule)
+    tuned = tuned.replace(
         name=name or f"{base.name}-tuned",
         stager=stager,
-        strength=write_rule(rule),
         fingerprint=plain_table(Fingerprint.of(features, base.scheme)),
         provenance={
             "source": "stageguard.tune on unscored nights",
             "base": {"name": base.name, "sha256": base.sha256},
             "stageguard": __version__,
             "n_nights": len(nights),
-            "flickers": rule.says_flicker,
-            "shares": repair.outcome,
+            "flickers": tuned.strength.says_flicker,
+            "shares": outcome,
         },
-        **changes,
     )
     decided = " ".join(decision(tuned))
     of_stager = "of one stager" if stager is None else f"of {stager}"
@@ -203,6 +193,27 @@ def tuned_profile(
         summary=f"{base.name}, tuned on {len(nights)} unscored nights {of_stager}. {decided}",
         provenance={**tuned.provenance, "decision": decided},
     )
+
+
+def tune_rules(
+    nights: Sequence[MeasuredNight], base: Profile, groups: Sequence[Hashable] | None, cohort: str | None
+) -> tuple[Profile, Outcome]:
+    """Return the base profile with the rule and biases for the stager of these nights; name and words stay.
+
+    Also return whether its stage shares were repaired, or why not.
+    """
+    rule, base = check_base(base), _unrepaired(base)
+    repair = repair_shares(nights, base, groups, cohort)
+    indices = [night.features.fragmentation_index for night in nights]
+    changes: dict[str, Any] = {}
+    if repair.biases is not None and base.shares is not None:
+        biases = np.array(repair.biases)
+        indices = [night.fragmentation_index(biases) for night in nights]
+        changes["calibration"] = Calibration(base.calibration.temperature, repair.biases)
+        changes["shares"] = replace(base.shares, repair=repair.record)
+    rule = TargetRule.tuned(rule, fragmentation_aim(float(np.nanmedian(indices))))
+    # errors of scored nights were measured under the base's own rule
+    return replace(base, strength=rule, intervals={}, **changes), repair.outcome
 
 
 def fragmentation_aim(fi: float) -> float:
