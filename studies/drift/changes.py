@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "guard-on-real-data"))
 
 import cohorts
 from cohorts import FeatureNight
-from stagers import CACHE, _fit, _predict, parts
+from stagers import CACHE, fitted_on, parts, staged_by
 
 import stageguard as sg
 from stageguard.fitting.tune import measure
@@ -119,14 +119,14 @@ def _boosting(title: str, key: str, nights: Iterable[FeatureNight], changes: Map
 def _staged(nights: Sequence[FeatureNight], changes: Mapping[str, Change]) -> dict[str, np.ndarray]:
     found = {}
     for held in parts([night.subject for night in nights], N_FOLDS):
-        model = _fit([night for night in nights if night.subject not in held])
+        model = fitted_on([night for night in nights if night.subject not in held])
         for night in nights:
             if night.subject in held:
-                found[f"{SAME}/{night.name}"] = _predict(model, night)
+                found[f"{SAME}/{night.name}"] = staged_by(model, night)
                 for change, apply in changes.items():
                     broken = apply(night.features)
                     broken[np.isnan(night.features).all(axis=1)] = np.nan
-                    found[f"{change}/{night.name}"] = _predict(model, replace(night, features=broken))
+                    found[f"{change}/{night.name}"] = staged_by(model, replace(night, features=broken))
     return found
 
 

@@ -87,16 +87,17 @@ def _by_sleepecg(night: BeatNight) -> np.ndarray:
 
 def _stage(nights: Sequence[FeatureNight], held: set[str]) -> Fold:
     training = [night for night in nights if night.subject not in held]
-    outer = _fit(training)
+    outer = fitted_on(training)
     test = {night.name: staged_by(outer, night) for night in nights if night.subject in held}
     train: dict[str, np.ndarray] = {}
     for inner in parts([night.subject for night in training], N_INNER):
-        model = _fit([night for night in training if night.subject not in inner])
+        model = fitted_on([night for night in training if night.subject not in inner])
         train |= {night.name: staged_by(model, night) for night in training if night.subject in inner}
     return Fold(test, train)
 
 
-def _fit(nights: Sequence[FeatureNight]):
+def fitted_on(nights: Sequence[FeatureNight]):
+    """Fit the study's boosting to the scored epochs of nights."""
     x = np.concatenate([night.features[night.labels >= 0] for night in nights])
     y = np.concatenate([night.labels[night.labels >= 0] for night in nights])
     return fitted_boosting(x, y)
