@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from methods import experts, given_to, has_own_shares
+from methods import experts, given_to
 from stagers import CACHE
 from tasks import Task, TaskNight
 
@@ -33,7 +33,6 @@ def coverage(
         decoded = sg.decode(
             given_to(profile, task, nights),
             profile,
-            epoch_seconds=None if has_own_shares(profile) else task.epoch_seconds,
             trained=task.trained,
             cohort=cohort,
             stager=stager,

@@ -65,7 +65,6 @@ def decode(
         results = sg.decode(
             given_to(profile, task, nights),
             profile,
-            epoch_seconds=None if has_own_shares(profile) else task.epoch_seconds,
             trained=task.trained,
             cohort=cohort,
             stager=stager,
@@ -90,9 +89,17 @@ def said(task: Task, nights: Sequence[TaskNight]) -> list[sg.Hypnogram]:
     ]
 
 
-def given_to(profile: sg.Profile, task: Task, nights: Sequence[TaskNight]) -> list:
+def given_to(
+    profile: sg.Profile, task: Task, nights: Sequence[TaskNight]
+) -> list[sg.Hypnogram] | list[sg.Hypnodensity]:
     """Return probabilities to decode; labels, if the profile knows the confusions of their stager."""
-    return said(task, nights) if has_own_shares(profile) else [n.probabilities for n in nights]
+    if has_own_shares(profile):
+        return said(task, nights)
+    from_labels = {"labels": "typical", "published": "own"}.get(task.kind)
+    return [
+        sg.Hypnodensity(n.probabilities, task.scheme, task.epoch_seconds, from_labels=from_labels)
+        for n in nights
+    ]
 
 
 def clock_of(task: Task) -> dict | None:

@@ -10,8 +10,8 @@ from messages import mentions
 from nights import decode
 from scored_nights import Cohort, certain, cohort, fit_report
 from stageguard.base.errors import ProfileError
-from stageguard.fitting.estimates import DEFAULT, _choice
-from stageguard.measures.estimates import Estimates, estimates
+from stageguard.fitting.estimates import DEFAULT, _choice, held_out_decodings
+from stageguard.measures.estimates import Estimates, estimates, stager_kind_of
 from stageguard.profile.parts import ESTIMATORS, estimators_of
 from stageguard.synthetic.night import simulate_night
 
@@ -65,6 +65,16 @@ def test_fit_chooses_on_held_out_nights_and_writes_it_down(sure):
     assert found.best.stage_minutes["N"] == plain.stage_minutes["N"]
     assert found.values("after")["expected_minutes_N"] == plain.stage_minutes["N"]
     assert "N" in found.by_estimator[ESTIMATORS["path"]]
+
+
+def test_what_is_held_out_is_of_the_kind_that_will_be_decoded():
+    own = cohort(5, 1, hours=2.0, seed=3)
+    labels = Cohort(own.hypnograms, own.hypnograms, own.groups)
+    by_default, fitted = (
+        held_out_decodings(fit_report(labels).nested, by_default=by_default) for by_default in (True, False)
+    )
+    assert {stager_kind_of(night) for night in fitted} == {"own labels"}
+    assert {stager_kind_of(night) for night in by_default} <= {"labels", "own labels"}
 
 
 def test_two_subjects_choose_no_estimator(sure):

@@ -27,7 +27,7 @@ from stageguard.measures.estimates import (
     sums_of,
 )
 from stageguard.measures.statistics import StatisticsOptions, sleep_statistics
-from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnodensity import FromLabels, Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.profile.parts import (
     OF_MINUTES,
@@ -75,7 +75,10 @@ def held_out_decodings(held_out: HeldOut, *, by_default: bool) -> list[Decoding]
     profiles = held_out.default_profiles if by_default else held_out.profiles
     for night, profile in zip(material.nights, profiles, strict=True):
         assert night.matrix is not None
-        density = Hypnodensity(night.matrix, material.scheme, material.epoch_seconds)
+        # the default estimators depend on what the stager gives
+        from_labels: FromLabels | None = None if night.said is None else "own"
+        about = (material.scheme, material.epoch_seconds)
+        density = Hypnodensity(night.matrix, *about, from_labels=from_labels)
         if by_default:
             density = night.unscored(material)
         with warnings.catch_warnings():
