@@ -76,6 +76,17 @@ def test_a_fitted_profile_decodes_other_cohorts_and_stagers_as_its_base_does():
     assert again.base.base is None and again.base.strength == base.strength
 
 
+def test_a_profile_that_steps_aside_on_a_cautioned_cohort_is_the_default_there():
+    own = cohort(3, base="human-psg-5", hours=2)
+    base = sg.Profile.load("human-psg-5")
+    assert base.caution_for("narcolepsy").clock is False
+    report = fit_report(own, base=base, cohort="narcolepsy")
+    assert report.steps_aside and not any(row.candidate.clock for row in report.rows)
+    assert report.profile.clock is None and report.profile.caution_for("narcolepsy") is None
+    result, plain = (decode(own.densities[0], one, cohort="narcolepsy") for one in (report.profile, base))
+    assert np.array_equal(result.hypnogram.labels, plain.hypnogram.labels)
+
+
 def test_a_fitted_shift_is_not_carried_to_another_cohort():
     own = cohort(2, hours=6, sharpness=1.5)
     wrong = Cohort([shifted(d, (1, 1, 60)) for d in own.densities], own.hypnograms, own.groups)

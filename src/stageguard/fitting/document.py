@@ -122,6 +122,8 @@ def _default_document(fitted: Fitted, choice: FitChoice) -> dict[str, Any]:
     document = profile.to_dict() | _words(fitted) | _belongs(fitted)
     document["intervals"] = _intervals(fitted)
     document["bands"] = _bands(training)
+    if fitted.names.cohort is not None:
+        document["not_for"] = _cautions(base.profile, fitted.names.cohort, profile)
     if material.is_of_labels and material.nights[0].typical is None:
         document["labels"] = _labels(material, base.profile)
     document["taught_by"] = material.marks(base.profile)
