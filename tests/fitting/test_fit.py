@@ -342,7 +342,7 @@ def test_biases_that_only_make_the_stages_likelier_are_left_out():
 def checked(gains, report):
     """The choice of a report, with other gains over the default on the nights held out."""
     kappa = np.array([[0.4] * len(gains), [0.5] * len(gains), [0.5 + gain for gain in gains]])
-    scores = Scores(kappa, kappa, kappa, kappa, kappa)
+    scores = Scores(kappa, kappa, kappa, *(np.zeros_like(kappa),) * 2)
     nights = replace(report.nested.nights, nights=report.nested.nights.nights[:8:2])
     rows = tuple(row for row in report.rows)
     picked = Selection(rows, report.chosen, FitBase(sg.Profile.load(BASE), 30.0), (0.0, 0.0))
@@ -350,8 +350,10 @@ def checked(gains, report):
 
 
 def test_a_choice_that_harms_nights_held_out_is_taken_back(report):
-    kept = checked([0.02, -0.03, 0.01, -0.02], report)  # within its error
+    kept = checked([0.02, 0.03, 0.01, 0.02], report)
     assert kept.candidate == report.chosen
+    by_chance = checked([0.02, -0.03, 0.01, 0.02], report)  # a gain within its error
+    assert by_chance.steps_aside and mentions(by_chance.reason, "criterion", "+0.005")
     back = checked([-0.02, -0.03, -0.01, -0.02], report)
     assert back.steps_aside and back.candidate == Candidate("default", clock=True)
     assert mentions(back.reason, "-0.020", "0.004")

@@ -373,6 +373,19 @@ def _warn(text: str) -> None:
     warnings.warn(text, StageGuardWarning, stacklevel=5)
 
 
+def _not_confirmed(nested: HeldOut, criterion: Criterion) -> str:
+    """Return why nights held out from the choosing do not show that it is better than the default, if so."""
+    for name, judged_by, n_errors in (("kappa", None, -1.0), ("the criterion", criterion, 1.0)):
+        gain, error = nested.gain(judged_by, over="default")
+        # the best of many candidates is better by chance: choosing so must gain, and not at kappa's expense
+        if not gain >= n_errors * error:
+            return (
+                f"on nights held out from the choosing {name} changes, from the default's, by {gain:+.3f} "
+                f"(error {error:.3f})"
+            )
+    return ""
+
+
 _DROPPED: dict[Status, str] = {
     "no kappa to judge by": "have no kappa, the experts' nights being of one stage",
     "agrees by chance": "agree with the experts hardly more than by chance",
@@ -394,12 +407,8 @@ def decide(
         rest = [row.status for row in selection.rows if row.candidate != default]
         counted = (f"{rest.count(status)} {words}" for status, words in _DROPPED.items() if status in rest)
         why = f"against the default, of {len(rest)} candidates {', '.join(counted) or 'none can be judged'}"
-    # more than one standard error below the default: the way of choosing does harm, whatever it chose
-    elif nested is not None and sum(gain := nested.gain(over="default")) < 0:
-        why = (
-            "on nights held out from the choosing kappa changes, from the default's, by "
-            f"{gain[0]:+.3f} (error {gain[1]:.3f})"
-        )
+    elif nested is not None:
+        why = _not_confirmed(nested, criterion)
     if why:
         return FitChoice(default, f"It steps aside: {why}.", selection, nested, curve, criterion)
     best, usual = (next(row for row in selection.rows if row.candidate == one) for one in (chosen, default))
