@@ -28,6 +28,7 @@ HEADER = "# Written by studies/expert-scorings/write_profiles.py: change it ther
 
 FLOOR, CAP = 0.5, 2.0  # of mice, our choice: as far as two experts are apart, see results.md
 ACT_ABOVE, SOFT = 1.5, 0.6  # of people, chosen on nights of several stagers, see ../guard-on-real-data
+TYPICAL = 1.75  # chosen with cohorts left out, see ../one-night
 CLOCK_STAGE, CLOCK_WEIGHT, CLOCK_MINUTES = "R", 0.75, 40.0  # chosen there, too
 CLOCK_SPARE_MINUTES = 8.0  # of early bouts under 8 min experts confirm 1 to 6 %, of 10 min and more 75 %
 CLOCK_RESTART_MINUTES = 60.0  # after which experts score no REM at sleep onset, see results.md
@@ -63,7 +64,7 @@ def fitted_profile(name: str, results: dict, words: dict) -> str:
     numbers, own = results["profiles"][name], words["profiles"][name]
     strength = {"rule": "band", "fi_target": round(numbers["fi_target"], 4), "floor": FLOOR, "cap": CAP}
     if species_of(own) == "human":
-        limits = {"floor": FLOOR, "act_above": ACT_ABOVE, "soft": SOFT}
+        limits = {"floor": FLOOR, "act_above": ACT_ABOVE, "soft": SOFT, "typical": TYPICAL}
         strength = {"rule": "target", "fi_target": strength["fi_target"], **limits}
     head = [
         HEADER,
@@ -284,6 +285,7 @@ def fitted_provenance(numbers: dict, own: dict, results: dict) -> list[str]:
         "choice_of_cohorts": own["choice"].strip(),
         "modality": own["modality"].strip(),
         "fi_target": f"lower median of the sources' mean FI over nights: {fi_means(numbers)}",
+        **strength_provenance(own),
         "rare": f"none: {rare_reason(numbers)}",
         "minimum_bouts": f"none: {minimum_reason(numbers)}",
         **clock_provenance(numbers, own, results),
@@ -300,6 +302,18 @@ def fitted_provenance(numbers: dict, own: dict, results: dict) -> list[str]:
         sections.append(section(f"[provenance.cohorts.{table_name(source)}]", entries))
     above = {table_name(s): round(fit["above_twice_target_percent"]) for s, fit in numbers["fit"].items()}
     return [*sections, section("[provenance.expert_nights_above_twice_the_target_percent]", above)]
+
+
+def strength_provenance(own: dict) -> dict[str, str]:
+    """What the values of the rule for people stand on, in words."""
+    if species_of(own) != "human":
+        return {}
+    return {
+        "strength": f"typical {TYPICAL:g}, of none and 1.5 to 2.5: least errors and distance of "
+        "fragmentation from the experts', also where the cohort or the stager did not choose it; act_above "
+        f"{ACT_ABOVE:g}: others, up to 2.5, were no better on cohorts left out, in 5, 3 or 2 stages "
+        "(studies/one-night)"
+    }
 
 
 def clock_provenance(numbers: dict, own: dict, results: dict) -> dict[str, str]:

@@ -13,6 +13,7 @@ import stageguard as sg
 from messages import each_mentions, mentions, naming
 from nights import decode
 from scored_nights import Cohort, certain, cohort, fit_report, shifted
+from stageguard.base import schema
 from stageguard.base.errors import StageGuardWarning
 from stageguard.fitting import candidates
 from stageguard.fitting.candidates import ARGMAX, Candidate
@@ -290,7 +291,7 @@ def test_from_ten_nights_on_the_default_is_tuned_on_training_nights_alone(flicke
 
 def test_biases_are_used_where_they_repair_a_shift_even_with_two_nights():
     own = cohort(2, hours=6, sharpness=1.5)
-    wrong = Cohort([shifted(d, (1, 1, 60)) for d in own.densities], own.hypnograms, own.groups)
+    wrong = Cohort([shifted(d, (1, 1, 200)) for d in own.densities], own.hypnograms, own.groups)
     found = fit_report(wrong)
     assert found.chosen.biases
     assert found.profile.calibration.biases[2] == min(found.profile.calibration.biases)
@@ -361,7 +362,7 @@ def test_a_choice_that_harms_nights_held_out_is_taken_back(report):
 
 def test_errors_are_of_whole_outputs_where_the_expert_left_epochs_out():
     """New nights are measured with epochs an expert would leave out, so that these are errors too."""
-    own = cohort(5)
+    own = cohort(5, seed=1)
     labels = [expert.labels.copy() for expert in own.hypnograms]
     for row in labels:
         row[100:120] = -1
@@ -419,7 +420,7 @@ class HalfwayRule(StrengthRule):
     """A rule of somebody else: halve the fragmentation of every night."""
 
     rule = "halfway"
-    share: float = 0.5
+    share: float = schema.number(0.5, low=0, high=1)
 
     def choose(self, curve):
         weight, fi = calm(curve, self.share * curve.fi, None, curve.fi)

@@ -89,7 +89,7 @@ def test_a_profile_that_steps_aside_on_a_cautioned_cohort_is_the_default_there()
 
 def test_a_fitted_shift_is_not_carried_to_another_cohort():
     own = cohort(2, hours=6, sharpness=1.5)
-    wrong = Cohort([shifted(d, (1, 1, 60)) for d in own.densities], own.hypnograms, own.groups)
+    wrong = Cohort([shifted(d, (1, 1, 200)) for d in own.densities], own.hypnograms, own.groups)
     profile = fit_report(wrong, cohort="shifted").profile
     assert profile.calibration.biases is not None
     repaired, elsewhere = (

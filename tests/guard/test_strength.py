@@ -429,17 +429,23 @@ def target_by_hand(probabilities, mapping, target):
     return best, nats, labels_at(best, nats)
 
 
+@pytest.mark.parametrize("typical", [None, 3.0])
 @pytest.mark.parametrize("n_stages", [2, 3, 5])
-def test_target_lands_near_its_aim_and_keeps_the_rem_that_probabilities_expect(backend, n_stages):
+def test_target_lands_near_its_aim_and_keeps_the_rem_that_probabilities_expect(backend, n_stages, typical):
     rng = np.random.default_rng([7, n_stages])
-    rule = {"rule": "target", "fi_target": 0.06}
+    rule = {"rule": "target", "fi_target": 0.06} | ({} if typical is None else {"typical": typical})
     profile_mapping = mapping_of(n_stages, rng, strength=rule)
     profile = sg.Profile.from_dict(profile_mapping)
     nights = [night(rng, n_stages, noise=1.3, skew=1.0, contrast=1.6) for _ in range(6)]
     results = quietly(nights, profile)
     for probabilities, result in zip(nights, results, strict=True):
         assert result.strength.step == "lowered"
-        weight, nats, labels = target_by_hand(probabilities, profile_mapping, 0.06)
+        aim = 0.06
+        if typical is not None:
+            own = oracle.fragmentation_index(probabilities.argmax(axis=1))
+            aim *= min((own / (typical * 0.06)) ** 0.5, 1.15)
+        assert result.strength.fi_aim == pytest.approx(aim)
+        weight, nats, labels = target_by_hand(probabilities, profile_mapping, aim)
         assert result.strength.transition_weight == pytest.approx(weight)
         added = result.strength.balance_nats
         assert added == (() if n_stages == 2 else pytest.approx((*[0.0] * (n_stages - 1), nats), abs=1e-9))

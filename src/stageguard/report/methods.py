@@ -522,9 +522,15 @@ def strength_sentences(profile: Profile, *, lifts: bool) -> Iterator[str]:
     elif not isinstance(rule, TargetRule):
         yield f"The strength was set {rule.describe()}."
     elif rule.stager_fi is None:
+        own_part = ""
+        if rule.typical is not None:
+            own_part = (
+                f" times the {rule.exponent:g}-th power of their own index relative to {rule.typical:g} "
+                "times the mean,"
+            )
         yield (
             f"Nights with a {FI} above {rule.act_above:g} times {experts}, were smoothed "
-            "to that mean "
+            f"to that mean{own_part} "
             f"{smooth}, provided that a transition weight of {YIELDING_WEIGHT:g} left less than "
             f"{100 * rule.soft:.0f} % of "
             "the index; other nights were not smoothed."

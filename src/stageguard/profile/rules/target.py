@@ -30,6 +30,7 @@ NEAR = 0.9  # of the aim: below it, a night's weight is refined
 WEIGHTS_BETWEEN = 3  # that the refinement tries, between the weight and the next smaller one
 FEWEST_NIGHTS = 10  # medians of fewer hide which stager flickers: batches of five did harm on real nights
 ACT_ABOVE_OWN = 1.5  # times the experts' fragmentation, which a fit has counted on the cohort itself
+HIGHEST_AIM = 1.15  # times the experts' index, of a night alone: more is of the stager, not the sleeper
 _LEAST_SHARE = 0.01  # of the night: less REM than that is noise
 
 
@@ -40,9 +41,11 @@ class TargetRule(StrengthRule):
     That is, if it is more than ``act_above`` times as fragmented, and a transition weight of 0.3 leaves less
     than ``soft`` of its index. With ``stager_fi``, the median index of a stager's nights as `tune` measures
     it, the stager is judged instead of the night, and a night is lowered to ``fi_target`` times the
-    ``exponent``-th power of its own index divided by that median. Minority stages of a night below ``floor``
-    times ``fi_target`` are lifted, and up to ``fi_target`` if argmax starves these stages; ``lift`` says
-    whether, and None leaves it to how the stager was trained.
+    ``exponent``-th power of its own index divided by that median. Without it, the median is taken to be
+    ``typical`` times ``fi_target``, and no night aims above 1.15 times ``fi_target``; None lowers every night
+    to ``fi_target``. Minority stages of a night below ``floor`` times ``fi_target`` are lifted, and up to
+    ``fi_target`` if argmax starves these stages; ``lift`` says whether, and None leaves it to how the stager
+    was trained.
     """
 
     rule: ClassVar[str] = "target"
@@ -55,12 +58,18 @@ class TargetRule(StrengthRule):
     soft: float = schema.number(0.6, low=0, high=inf)
     stager_fi: float | None = schema.number(None, positive=True, high=1)
     exponent: float = schema.number(0.5, low=0, high=1)
+    typical: float | None = schema.number(None, low=1, high=inf)
 
     def choose(self, curve: Curve) -> Choice:
         """Return the setting for a night, and why."""
         target = self.fi_target * curve.ratio
         high = self.act_above * target
-        aim, stager_fi = aim_for(curve, self.fi_target, self.stager_fi, self.exponent)
+        median = self.stager_fi
+        if median is None and self.typical is not None:
+            median = self.typical * self.fi_target
+        aim, stager_fi = aim_for(curve, self.fi_target, median, self.exponent)
+        if self.stager_fi is None:
+            aim, stager_fi = min(aim, HIGHEST_AIM * target), math.nan
         lifting = lifting_of(self.lift, curve)
         choice = Choice(
             "target",
@@ -100,8 +109,8 @@ class TargetRule(StrengthRule):
         """Say in one line what it does to a recording."""
         experts = f"the experts' fragmentation index {self.fi_target:g}"
         if self.stager_fi is None:
-            above = f"{self.act_above * self.fi_target:.3f}"
-            return f"per recording, to {experts} where it is above {above} and the evidence yields"
+            above, to = f"{self.act_above * self.fi_target:.3f}", "to" if self.typical is None else "towards"
+            return f"per recording, {to} {experts} where it is above {above} and the evidence yields"
         if not self.says_flicker:
             return f"no smoothing: the stager's median fragmentation index {self.stager_fi:g} is not high"
         return (
@@ -113,18 +122,26 @@ class TargetRule(StrengthRule):
     def effect(self) -> str:
         """What it does to every night, to follow "the profile"."""
         above = f"above {self.act_above * self.fi_target:.4g} whose evidence yields"
-        return f"smooths a night with a fragmentation index {above} down to {self.fi_target:.4g}"
+        to = "down to" if self.typical is None else "towards"
+        return f"smooths a night with a fragmentation index {above} {to} {self.fi_target:.4g}"
 
     @classmethod
     def fitted(cls, counted: Counted, **parameters: Any) -> TargetRule:
         """Return the rule of a trial; with few nights, a sleeper may pass for a flickering stager."""
         stager_fi = counted.stager_fi if counted.n_nights >= FEWEST_NIGHTS else None
-        chosen = {"act_above": ACT_ABOVE_OWN, "lift": False} | parameters
+        typical = counted.base.typical if isinstance(counted.base, cls) else None
+        chosen = {"act_above": ACT_ABOVE_OWN, "lift": False, "typical": typical} | parameters
         return cls(counted.fi_target, stager_fi=stager_fi, **chosen)
 
     def recounted(self, counted: Counted) -> TargetRule:
         """Return the rule with the fragmentation of other nights as its aim."""
-        return TargetRule(counted.fi_target, act_above=self.act_above, soft=self.soft)
+        return TargetRule(
+            counted.fi_target,
+            act_above=self.act_above,
+            soft=self.soft,
+            exponent=self.exponent,
+            typical=self.typical,
+        )
 
     def for_other_stager(self) -> TargetRule:
         """Return the rule without what it knows of one stager."""
