@@ -193,14 +193,14 @@ def _score(tasks: Sequence[Task], bound: float, table: Mapping[tuple[str, str], 
 def reported_sol(night: Mapping) -> str:
     """Return the estimator of SOL that ships."""
     kind = kind_of(night, SURE)
-    if kind == "unsure" or "nrem 30" not in night["estimates"]["sol_minutes"]:
+    if kind in ("sure", "unsure") or "nrem 60" not in night["estimates"]["sol_minutes"]:
         return "sleep 30"
-    return "nrem 30" if kind == "sure" else "nrem 60"
+    return "nrem 60"
 
 
 def reported_onset(night: Mapping) -> str:
     """Return the sleep onset that the shipped REM latency is counted from."""
-    names = {"sleep 30": "onset path", "nrem 30": "onset nrem", "nrem 60": "onset lasting"}
+    names = {"sleep 30": "onset path", "nrem 60": "onset lasting"}
     return names[reported_sol(night)]
 
 

@@ -281,10 +281,14 @@ def experts_moved() -> dict[str, list[int]]:
     return {
         name: [
             len(own),
-            int(sum(first_nrem(scored, AASM5, 30.0, 30.0) != np.argmax(scored > 0) for scored in own)),
+            sum(_onset(scored) != np.argmax(scored > 0) for scored in own).item(),
         ]
         for name, own in scorings.items()
     }
+
+
+def _onset(scored: np.ndarray) -> int | None:
+    return first_nrem(scored, AASM5, 30.0, 60.0)
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -139,6 +139,7 @@ def without_labels(task: Task, nights: Sequence[TaskNight]) -> dict[str, sg.Prof
         shipped.replace(strength=target, shares=shares),
         stager=task.stager,
         groups=[night.subject for night in nights],
+        trained=task.trained,
         epoch_seconds=task.epoch_seconds,
     )
     return {

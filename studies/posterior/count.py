@@ -6,8 +6,8 @@ chosen on all. Writes results.json, from which write_profiles.py takes the block
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -183,8 +183,8 @@ def wrong_epochs(nights: Sequence[Judged], profile: sg.Profile) -> dict[str, flo
     return {key: float(np.nanmean([each[key] for each in found])) for key in found[0]}
 
 
-def run(name: str) -> dict:
-    """Return all that was found for one profile."""
+def run(name: str, kept: Mapping | None) -> dict:
+    """Return all that was found for one profile; `kept` has rules to judge instead of choosing them."""
     began = time.time()
     base = sg.Profile.load(name).replace(posterior=None)
     every = list(stagers(name))
@@ -195,20 +195,20 @@ def run(name: str) -> dict:
     elsewhere, wrong = {}, {}
     for cohort in dict.fromkeys(cohort_of.values()):
         others = {s: nights[s] for s in usable if cohort_of[s] != cohort}
-        rules, _ = chosen(others, base)
+        rules = kept["rules_without"][cohort] if kept else chosen(others, base)[0]
         print(name, "without", cohort, rules, f"{time.time() - began:.0f} s", flush=True)
         profile = with_rules(base, rules)
         own = {s: nights[s] for s in nights if cohort_of[s] == cohort}
         left_out |= coverage(own, profile, N_DRAWS)
         wrong |= {s: wrong_epochs(nights[s], profile) for s in own}
         elsewhere[cohort] = rules
-    rules, at = chosen({s: nights[s] for s in usable}, base)
-    print(name, "all", rules, f"loss {at:.5f}, {time.time() - began:.0f} s", flush=True)
-    kept = {key: row for key, row in left_out.items() if key[0] in usable}
+    rules = kept["rules"] if kept else chosen({s: nights[s] for s in usable}, base)[0]
+    print(name, "all", rules, f"{time.time() - began:.0f} s", flush=True)
+    of_usable = {key: row for key, row in left_out.items() if key[0] in usable}
     return {
         "rules": rules,
         "rules_without": elsewhere,
-        "coverage": by_kind(kept),
+        "coverage": by_kind(of_usable),
         "by_stager": {" | ".join(key): row for key, row in left_out.items()},
         "n_nights": {s: len(own) for s, own in nights.items()},
         "unlike": {s: float(np.mean([n.kind == "unlike" for n in own])) for s, own in nights.items()},
@@ -217,15 +217,18 @@ def run(name: str) -> dict:
     }
 
 
-def main(names: Sequence[str]) -> None:
+def main(names: Sequence[str], *, judge: bool) -> None:
     path = HERE / "results.json"
     for name in names or list(SIGNALS):
-        found = run(name)
         held = json.loads(path.read_text()) if path.exists() else {}
-        held[name] = found
+        held[name] = run(name, held[name] if judge else None)
         rounded = json.loads(json.dumps(held), parse_float=lambda text: round(float(text), 4))
         path.write_text(json.dumps(rounded, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("profile", nargs="*", help="which of them; default: all")
+    parser.add_argument("--judge", action="store_true", help="judge the rules in results.json, choose none")
+    said = parser.parse_args()
+    main(said.profile, judge=said.judge)

@@ -132,6 +132,6 @@ def test_an_estimator_that_cannot_serve_is_refused(given, words):
 def test_every_statistic_has_a_default_among_its_estimators():
     scheme = sg.Profile.load("human-psg-3").scheme
     assert estimators_of(scheme)["minutes_R"] == ("path", "probabilities", "posterior")
-    assert estimators_of(scheme)["sol_minutes"] == ("path", "nrem", "lasting")
+    assert estimators_of(scheme)["sol_minutes"] == ("path", "lasting")
     assert estimators_of(scheme)["rem_latency_minutes"] == ("path", "bout", "clock", "expected", "draws")
     assert {way for ways in estimators_of(scheme).values() for way in ways} == set(ESTIMATORS)

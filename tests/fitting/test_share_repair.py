@@ -115,6 +115,15 @@ def test_an_unsure_stager_is_left_alone():
     assert tuned.provenance["shares"] == "unsure" and tuned.share_repair is None
 
 
+def test_a_stager_whose_rare_stages_the_rule_lifts_is_left_to_it():
+    tuned = sg.tune(nights(OFF), base(), trained="natural")
+    assert tuned.provenance["shares"] == "lifted" and tuned.share_repair is None
+    assert sg.tune(nights(OFF), base(), trained="balanced").provenance["shares"] == "repaired"
+    never_lifts = base().to_dict()["strength"] | {"lift": False}
+    tuned = sg.tune(nights(OFF), base().replace(strength=never_lifts), trained="natural")
+    assert tuned.provenance["shares"] == "repaired"
+
+
 def test_short_recordings_are_left_alone():
     given = [rows[:500] for rows in nights(OFF)]
     assert sg.tune(given, base()).provenance["shares"] == "short nights"

@@ -150,45 +150,43 @@ def test_without_a_clock_the_first_lasting_bout_decides():
     assert estimates(plain).rem_latency_estimator == "first lasting REM bout"
 
 
-def quiet_wake_as_rem(n_before=6):
-    """Three minutes that the stager calls N and twenty that it calls REM; then, after wake, the night."""
-    return probabilities((W, 10), (N, n_before), (R, 40), (W, 20), (N, 150), (R, 40), sure=0.95)
+def quiet_wake_as_rem(n_before, **changes):
+    """Labels: some epochs of N, twenty minutes that the stager calls REM, and, after wake, the night."""
+    clock = CLOCK | {"weight": 0.1, "spare_minutes": 8.0}
+    profile = profile_of(transition_weight=0.0, clock=clock, **changes)
+    rows = probabilities((W, 10), (N, n_before), (R, 40), (W, 20), (N, 150), (R, 40), sure=0.95)
+    return decode(sg.Hypnodensity(rows, profile.scheme, 30.0, from_labels="typical"), profile)
 
 
-def test_sleep_that_turns_into_rem_at_once_is_no_sleep_onset():
-    profile = profile_of(transition_weight=0.0, clock=CLOCK | {"weight": 0.1, "spare_minutes": 8.0})
-    night = decode(quiet_wake_as_rem(), profile)
-    assert (night.hypnogram.labels[16:56] == R).all()  # it stays in the hypnogram
-    assert sg.sleep_statistics(night).sol_minutes == 5.0
+def test_sleep_onset_of_labels_is_a_minute_of_nrem_and_rem_latency_counts_from_it():
+    night = quiet_wake_as_rem(1)
+    assert (night.hypnogram.labels[11:51] == R).all()  # it stays in the hypnogram
     found = estimates(night)
-    assert (found.stager_kind, found.sol_minutes) == ("sure", (10 + 6 + 40 + 20) / 2)
-    assert found.sol_estimator == ESTIMATORS["nrem"]
-    assert found.rem_latency_minutes == 75.0  # from that onset
-    assert found.early_rem_kept_minutes == 3.0
+    assert (found.sol_minutes, found.rem_latency_minutes) == ((10 + 1 + 40 + 20) / 2, 75.0)
+    assert (found.sol_estimator, found.early_rem_kept_minutes) == (ESTIMATORS["lasting"], 0.5)
     later = estimates(night, lights_off=300.0)
     assert later.sol_minutes == found.sol_minutes - 5.0
     assert estimates(night, convention="yasa").rem_latency_minutes == found.sol_minutes + 75.0
+    asleep = estimates(quiet_wake_as_rem(2))  # a minute, and REM that lasts may be the finding
+    assert (asleep.sol_minutes, asleep.rem_latency_minutes) == (5.0, 1.0)
 
 
 @pytest.mark.parametrize("way", estimators_of(profile_of().scheme)["rem_latency_minutes"])
 def test_no_estimator_takes_rem_from_before_sleep_onset(way):
-    clock = CLOCK | {"weight": 0.1, "spare_minutes": 8.0}
-    profile = profile_of(transition_weight=0.0, clock=clock, estimators={"rem_latency_minutes": way})
+    night = quiet_wake_as_rem(1, estimators={"rem_latency_minutes": way})
     # what is expected comes a little earlier, by the doubt of the epochs before
-    assert 60.0 < estimates(decode(quiet_wake_as_rem(), profile)).rem_latency_minutes <= 75.0
-
-
-def test_sleep_of_15_min_is_sleep_whatever_follows():
-    profile = profile_of(transition_weight=0.0, clock=CLOCK | {"weight": 0.1, "spare_minutes": 8.0})
-    found = [estimates(decode(quiet_wake_as_rem(n), profile)).sol_minutes for n in (29, 30)]
-    assert found == [(10 + 29 + 40 + 20) / 2, 5.0]
+    assert 60.0 < estimates(night).rem_latency_minutes <= 75.0
 
 
 @pytest.mark.parametrize(
     ("changes", "sure", "kind"),
-    [({}, 0.95, "sure"), ({"clock": CLOCK, "species": "human"}, 0.7, "unsure")],
+    [
+        ({}, 0.95, "sure"),
+        ({"clock": CLOCK}, 0.95, "sure"),
+        ({"clock": CLOCK, "species": "human"}, 0.7, "unsure"),
+    ],
 )
-def test_without_a_clock_or_certainty_the_first_epoch_of_sleep_decides(changes, sure, kind):
+def test_without_a_clock_or_of_probabilities_the_first_epoch_of_sleep_decides(changes, sure, kind):
     rows = probabilities((W, 10), (N, 6), (R, 40), (W, 20), (N, 150), (R, 40), sure=sure)
     found = estimates(decode(rows, profile_of(transition_weight=0.0, **changes)))
     assert (found.stager_kind, found.sol_minutes, found.sol_estimator) == (kind, 5.0, "first epoch of sleep")

@@ -311,19 +311,13 @@ def _decode_options(
     return DecodeOptions(file_options(**reading), cohort=cohort, stager=stager, trained=trained)
 
 
-decoding = packed(
-    "options",
-    _decode_options,
-    *READING,
-    cohort,
-    stager,
-    option(
-        "--trained",
-        type=click.Choice(get_args(Training)),
-        heading=WHAT_ELSE,
-        help="How the stager was trained. Default: as known of its format; unknown is balanced.",
-    ),
+trained = option(
+    "--trained",
+    type=click.Choice(get_args(Training)),
+    heading=WHAT_ELSE,
+    help="How the stager was trained. Default: as known of its format; unknown is balanced.",
 )
+decoding = packed("options", _decode_options, *READING, cohort, stager, trained)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ _DIGITS = 4
 
 LogRows = npt.NDArray[np.float32]  # half the memory of float64, for thousands of nights
 Outcome = Literal[
-    "repaired", "in range", "unsure", "short nights", "named cohort", "labels alone", "no range"
+    "repaired", "in range", "unsure", "short nights", "named cohort", "labels alone", "lifted", "no range"
 ]
 
 
@@ -42,14 +42,17 @@ class MeasuredNight:
     log_rows: LogRows | None = None  # (n_epochs, n_stages) of the epochs measured; NaN without evidence
     epoch_ratio: float = 1.0  # of the night's epoch length to the profile's
     is_of_labels: bool = False  # it has labels alone, and every epoch of a stage is as certain
+    is_lifted: bool = False  # the stager's training is natural, and the rule lifts rare stages for that
 
     @classmethod
     def of(cls, night: Night, profile: Profile) -> MeasuredNight:
         """Return what is needed of a night that is read under a profile."""
         ratio = night.epoch_seconds / profile.epoch_seconds
         features, is_of_labels = features_of(night, ratio), night.from_labels is not None
-        if profile.shares is None or is_of_labels:
-            return cls(features, None, ratio, is_of_labels)
+        rule = profile.strength
+        is_lifted = rule is not None and rule.asks_training and night.options.trained == "natural"
+        if profile.shares is None or is_of_labels or is_lifted:
+            return cls(features, None, ratio, is_of_labels, is_lifted)
         measured = slice(*night.period) if night.period[0] < night.period[1] else slice(None)
         return cls(features, night.calibrated()[measured].astype(np.float32), ratio)
 
@@ -83,7 +86,8 @@ def repair_shares(
 
     The shares are means over people, `groups` says whose each night is; without it, each is of another
     person. A cohort that the profile has a caution for, or that is not the profile's, may have shares
-    of its own, and nothing is repaired.
+    of its own, and nothing is repaired. A stager trained on natural class frequencies gives rare stages too
+    seldom, which the rule mends night by night: both together lift too much.
     """
     if profile.shares is None:
         return Repair("no range")
@@ -91,6 +95,8 @@ def repair_shares(
         return Repair("named cohort")
     if any(night.is_of_labels for night in nights):
         return Repair("labels alone")
+    if any(night.is_lifted for night in nights):
+        return Repair("lifted")
     hours = np.median([night.n_profile_epochs for night in nights]) * profile.epoch_seconds / 3600
     if hours < LEAST_HOURS:
         return Repair("short nights")

@@ -22,6 +22,7 @@ from stageguard.fitting.share_repair import (
 from stageguard.guard import inputs
 from stageguard.guard.options import DEFAULTS, GuardOptions
 from stageguard.profile.fingerprint import Fingerprint, StagerFeatures
+from stageguard.profile.known_stagers import Training
 from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules.rule import StrengthRule
@@ -38,6 +39,7 @@ def tune(
     name: str | None = None,
     groups: Sequence[Hashable] | None = None,
     cohort: str | None = None,
+    trained: Training | None = None,
     stages: Sequence[str] | None = None,
     epoch_seconds: float | None = None,
     logits: bool = False,
@@ -51,7 +53,8 @@ def tune(
     by the median, so that half of the differences between people are kept. Otherwise no night is smoothed.
 
     Shares of the stages that experts' scorings of as many people do not show, over cohorts and with a margin,
-    are brought to the edge of that range by stage biases of at most 1 nat, unless the stager is too unsure.
+    are brought to the edge of that range by stage biases of at most 1 nat, unless the stager is too unsure or
+    known to be trained on natural class frequencies, which the rule mends night by night.
 
     Parameters
     ----------
@@ -68,6 +71,8 @@ def tune(
     cohort : str, optional
         Who was recorded. Stage shares are not repaired for a cohort that the base has a caution for, such as
         "insomnia", or that is not the base's own.
+    trained : {"natural", "balanced"}, optional
+        How the stager was trained, as in `decode`; by default as known of the format of its files.
     stages, epoch_seconds, logits, log
         How bare arrays are read, as in `decode`.
 
@@ -98,7 +103,9 @@ def tune(
             f"densities: got {checks.shown(densities)}, expected a list of {FEWEST_NIGHTS} nights or more."
         )
     check_base(base)
-    options = GuardOptions(stages=stages, epoch_seconds=epoch_seconds, logits=logits, log=log)
+    options = GuardOptions(
+        stages=stages, epoch_seconds=epoch_seconds, logits=logits, log=log, trained=trained
+    )
     nights = []
     for i, density in enumerate(densities):
         try:
@@ -257,6 +264,8 @@ _NOT_REPAIRED: dict[Outcome, str] = {
     f"{LEAST_SHARPNESS:g} they are left as they are.",
     "short nights": f"Its stage shares were not compared with experts': nights are under {LEAST_HOURS:g} h.",
     "named cohort": "Its stage shares were not compared with experts': the cohort may have its own.",
+    "lifted": "Its stage shares were not compared with experts': it was trained on natural class "
+    "frequencies, and the rule lifts rare stages night by night.",
     "labels alone": "Its stage shares were not compared with experts': labels alone give no probabilities.",
 }
 

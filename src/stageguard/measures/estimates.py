@@ -1,8 +1,9 @@
 """The best estimates of a decoded night: minutes, sleep onset and REM latency, each with its estimator.
 
 Counting the labels of an unsure stager underestimates stages that are seldom the likeliest; sums of their
-probabilities do not. Wake that a stager takes for N1 and REM is no sleep onset. If a stager hardly shows REM,
-there is no first REM to read off its hypnogram, but there is in its posterior under the clock.
+probabilities do not. Where a stager gives labels alone, a single epoch of sleep is no sleep onset. If a
+stager hardly shows REM, there is no first REM to read off its hypnogram, but there is in its posterior under
+the clock.
 Which estimator serves which stager was chosen by `studies/estimators`.
 """
 
@@ -130,9 +131,8 @@ class Estimates:
         What the stager gave: ``labels``, ``own labels`` (the profile knows its confusions), or probabilities
         that are ``sure`` (their largest is .85 on average) or ``unsure``.
     sol_minutes, sol_estimator : float, str
-        Sleep onset latency, and how it was read. Under a clock, sleep begins with NREM that does not lead
-        straight to REM within 15 min, of labels with a whole minute of it; probabilities that are unsure,
-        and all nights without a clock, are read by their first epoch of sleep.
+        Sleep onset latency, and how it was read. Of labels, under a clock, sleep begins with a minute of
+        NREM. All other nights are read by their first epoch of sleep.
     rem_latency_minutes : float
         The best estimate of REM latency from that sleep onset; NaN if there is none.
     rem_latency_estimator : str
@@ -326,10 +326,9 @@ def default_of_minutes(kind: Kind, name: str) -> str:
 
 def default_of_sol(night: Decoding, kind: Kind) -> str:
     """Return the estimator of SOL for a profile that names none."""
-    # without a clock early REM may be the finding, and an unsure stager's REM is often sleep all the same
-    if night.night.clock is None or night.profile.scheme.rem is None or kind == "unsure":
-        return "path"
-    return "nrem" if kind == "sure" else "lasting"
+    # without a clock early REM may be the finding
+    is_read = kind in ("labels", "own labels") and night.night.clock is not None
+    return "lasting" if is_read and night.profile.scheme.rem is not None else "path"
 
 
 class SleepOnset(NamedTuple):
@@ -347,8 +346,8 @@ def sleep_onset_of(
     if estimator != "path":
         first, stop = lights_window(night.hypnogram, *options.lights)
         shown = _stages_under(strict, night)
-        seconds = LASTING_NREM_SECONDS if estimator == "lasting" else night.epoch_seconds
-        begin = first_nrem(shown.labels[first:stop], shown.scheme, night.epoch_seconds, seconds)
+        inside = shown.labels[first:stop]
+        begin = first_nrem(inside, shown.scheme, night.epoch_seconds, LASTING_NREM_SECONDS)
         if begin is not None:
             minutes = options.measure(_awake_until(first + begin, shown)).sol_minutes
             return SleepOnset(first + begin, minutes, ESTIMATORS[estimator])
@@ -358,17 +357,14 @@ def sleep_onset_of(
 def first_nrem(
     labels: Labels, scheme: StageScheme, epoch_seconds: float, shortest_seconds: float
 ) -> int | None:
-    """Return the first epoch of the first NREM of this length that is not in REM within 15 min.
+    """Return the first epoch of the first NREM of this length, or None.
 
-    Networks take quiet wake for N1 and then for REM, for up to an hour; of expert nights hardly any has REM
-    so soon (`stageguard.night.quantities.EARLY_REM_MINUTES`).
+    Networks call single epochs of sleep long before it begins, and take quiet wake for REM.
     """
     is_nrem = (labels != UNSCORED) & (labels != scheme.wake_index) & (labels != scheme.rem_index)
     runs = runs_of(is_nrem)  # (n_runs, 2)
-    lengths = runs[:, 1] - runs[:, 0]
-    followed_by = np.append(labels, UNSCORED)[runs[:, 1]]
-    leads_to_rem = (followed_by == scheme.rem_index) & (lengths * epoch_seconds < 60.0 * EARLY_REM_MINUTES)
-    begins = runs[(lengths >= whole_epochs(shortest_seconds, epoch_seconds)) & ~leads_to_rem, 0]
+    is_long = runs[:, 1] - runs[:, 0] >= whole_epochs(shortest_seconds, epoch_seconds)
+    begins = runs[is_long, 0]
     return int(begins[0]) if len(begins) else None
 
 

@@ -30,12 +30,11 @@ ESTIMATORS = {
     "clock": "first lasting REM bout under the full clock",
     "expected": "when 3 min of REM are expected under the full clock",
     "draws": "median of posterior draws",
-    "nrem": "first NREM that does not lead straight to REM",
-    "lasting": "first minute of NREM that does not lead straight to REM",
+    "lasting": "first minute of NREM under the full clock",
 }
 TST, SOL, REM_LATENCY = "tst_minutes", "sol_minutes", "rem_latency_minutes"
 OF_MINUTES = ("path", "probabilities", "posterior")
-OF_SOL = ("path", "nrem", "lasting")
+OF_SOL = ("path", "lasting")
 OF_REM_LATENCY = ("path", "bout", "clock", "expected", "draws")
 KINDS_OF_NIGHT = ("good", "flickering", "labels", "unlike")  # whose coverage is measured apart
 

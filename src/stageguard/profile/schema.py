@@ -350,7 +350,7 @@ _TABLE = (
     Key(
         "estimators",
         "the estimator of `tst_minutes`, `minutes_` of a stage (`path`, `probabilities`, `posterior`) "
-        "`sol_minutes` (`path`, `nrem`, `lasting`) and `rem_latency_minutes` (`path`, `bout`, `clock`, "
+        "`sol_minutes` (`path`, `lasting`) and `rem_latency_minutes` (`path`, `bout`, `clock`, "
         "`expected`, `draws`), chosen by [fit](fit.md); without it, the "
         "[defaults](estimates.md#which-number-is-reported) are used",
         read_estimators,

@@ -25,7 +25,6 @@ from stageguard.measures.estimates import (
     LASTING_NREM_SECONDS,
     LITTLE_REM,
     N_DRAWS,
-    SURE,
     default_of_rem_latency,
     default_of_sol,
     stager_kind_of,
@@ -33,7 +32,6 @@ from stageguard.measures.estimates import (
 from stageguard.measures.parts import lights_words
 from stageguard.measures.statistics import FIRST_REM_SECONDS
 from stageguard.night.period import APART_MINUTES, ASLEEP_MINUTES, WINDOW_MINUTES, Period
-from stageguard.night.quantities import EARLY_REM_MINUTES
 from stageguard.night.timing import Moment
 from stageguard.profile.parts import REM_LATENCY, SOL
 from stageguard.profile.profile import OFF, Profile
@@ -404,12 +402,10 @@ FI = "fragmentation index (stage changes per pair of adjacent scored epochs)"
 _ONSET = "REM latency is the time from sleep onset to"
 _LASTING = f"the first REM bout of {FIRST_REM_SECONDS / 60:g} min or longer"
 _EXPECTED = f"{EXPECTED_REM_SECONDS / 60:g} min"
-_NOT_TO_REM = f"that does not lead to REM within {EARLY_REM_MINUTES:g} min, under the full clock (weight 1)"
-_MINUTE = f"of {LASTING_NREM_SECONDS / 60:g} min or longer"
+_MINUTE = f"the first NREM of {LASTING_NREM_SECONDS / 60:g} min or longer under the full clock (weight 1)"
 SLEEP_ONSETS = {
     "path": "Sleep onset is the first epoch of sleep.",
-    "nrem": f"Sleep onset is the first NREM {_NOT_TO_REM}.",
-    "lasting": f"Sleep onset is the first NREM {_MINUTE} {_NOT_TO_REM}.",
+    "lasting": f"Sleep onset is {_MINUTE}.",
 }
 REM_LATENCIES = {
     "path": f"{_ONSET} the first epoch of REM.",
@@ -629,10 +625,7 @@ def _sleep_onset_words(profile: Profile, decoding: Decoding | None) -> str:
         estimator = default_of_sol(decoding, stager_kind_of(decoding))
     if estimator is not None or profile.clock is None:
         return SLEEP_ONSETS[estimator or "path"]
-    return (
-        f"{SLEEP_ONSETS['nrem'].removesuffix('.')}; where a stager gave labels alone, NREM {_MINUTE}, and "
-        f"where its largest probability is below {SURE:g} on average, the first epoch of sleep."
-    )
+    return f"Sleep onset is the first epoch of sleep; where a stager gave labels alone, {_MINUTE}."
 
 
 def steered_sentences(profile: Profile, is_steered: bool) -> Iterator[str]:

@@ -10,6 +10,8 @@ from stageguard.base.errors import OVERWRITE, OutputExistsError
 from stageguard.fitting.share_repair import MeasuredNight
 from stageguard.fitting.tune import measure
 from stageguard.formats.raw_night import FileOptions
+from stageguard.guard.options import GuardOptions
+from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import read_with, refuse_output
 
@@ -23,6 +25,7 @@ class TuneTask(NamedTuple):
     id: str
     profile: Profile
     options: FileOptions
+    trained: Training | None = None
     error: str | None = None  # why the file cannot be read
 
     @property
@@ -49,7 +52,8 @@ def measure_task(task: TuneTask) -> MeasuredFile:
     """Read and measure one file."""
     refuse_output(task.path)
     read = read_with(task.path, task.profile, task.options, None)
-    return MeasuredFile(measure(read.density, task.profile), read.notes)
+    options = GuardOptions(trained=task.trained)
+    return MeasuredFile(measure(read.density, task.profile, options), read.notes)
 
 
 def keep_tuned(profile: Profile, folder: Path, *, overwrite: bool) -> Path:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 from click import UsageError
@@ -32,7 +32,6 @@ from stageguard.measures.intervals import DEFAULT_LEVEL, half_width, unit_of
 from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile
 from stageguard.report.summary import shown
 from stageguard.review.scorings import find_reviews, read_reviewed, with_reviews
@@ -48,11 +47,7 @@ choice_options = packed(
     dict,
     option("--cohort", metavar="NAME", help="Whom the nights are of: used on no other."),
     option("--stager", metavar="NAME", help="The stager, with version and channels: used on no other."),
-    option(
-        "--trained",
-        type=click.Choice(get_args(Training)),
-        help="How the stager was trained. Default: as known of its format; unknown is balanced.",
-    ),
+    opt.trained,
     option("--keep-accuracy", is_flag=True, help="Also drop whatever falls below the default's accuracy."),
     option(
         "--fragmentation-weight",

@@ -17,6 +17,7 @@ from stageguard.cli.terminal import Console, count, naming_nights, one_line, pri
 from stageguard.fitting.tune import check_base, decision, tuned_profile
 from stageguard.formats.companions import read_subjects
 from stageguard.formats.raw_night import FileOptions
+from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules.target import FEWEST_NIGHTS
 from stageguard.runner.decode_one import DecodeOptions
@@ -32,6 +33,7 @@ from stageguard.runner.tune_files import TuneTask, measure_task
 @option("--stager", metavar="NAME", help="The stager, with version and channels: used on no other.")
 @option("--subjects", metavar="TABLE", type=opt.PATH, help="Whose each night is: columns id and subject.")
 @option("--cohort", metavar="NAME", help="Who was recorded: insomnia, ... may have stage shares of its own.")
+@opt.trained
 @opt.reading
 @opt.overwrite
 @opt.jobs
@@ -44,6 +46,7 @@ def tune(
     stager: str | None,
     subjects: Path | None,
     cohort: str | None,
+    trained: Training | None,
     reading: FileOptions,
     overwrite: bool,
     jobs: int,
@@ -72,7 +75,9 @@ def tune(
         raise InputError(f"night {missing[0]!r} is not in {subjects}, expected a row for it.")
     if output.exists() and not overwrite:
         raise exists_error(output)
-    tasks = [TuneTask(night.path, night.id, profile, options, night.error) for night in inputs.nights]
+    tasks = [
+        TuneTask(night.path, night.id, profile, options, trained, night.error) for night in inputs.nights
+    ]
     outcomes = run_shown(measure_task, tasks, "Reading", quiet=as_json, jobs=jobs)
     measured = succeeded(outcomes)
     if not measured:
@@ -102,7 +107,10 @@ def tuned_on(
 ) -> tuple[Profile, Sequence[str]]:
     """Return the profile tuned on the nights, or unchanged if they are too few, and sentences on why."""
     check_base(profile)
-    tasks = [TuneTask(night.path, night.id, profile, options.density, night.error) for night in inputs.nights]
+    tasks = [
+        TuneTask(night.path, night.id, profile, options.density, options.trained, night.error)
+        for night in inputs.nights
+    ]
     measured = succeeded(run_shown(measure_task, tasks, "Tuning", quiet=quiet, jobs=jobs))
     if len(measured) < FEWEST_NIGHTS:
         few = count(len(measured), "night")
