@@ -73,7 +73,7 @@ def test_ratios_have_no_zero_before_the_point(value, text):
 def test_every_statistic_is_in_one_group_and_one_row(card):
     assert len(grade_rows(card)) == len(card)
     counts = [int(number) for number in re.findall(r"\d+", lead_words(card))]
-    assert counts[0] + counts[2] + counts[3] == counts[1] == len(card)
+    assert counts[1] + counts[2] + counts[3] == counts[0] == len(card)
     assert len(group_words(card)) <= 3
 
 

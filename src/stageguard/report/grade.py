@@ -141,8 +141,8 @@ def lead_words(card: GradeCard) -> str:
         return f"No verdict with {whom}: {LEAST_PEOPLE} people and {LEAST_SCORERS} experts are needed."
     close, far, open_ = (verdicts.count(each) for each in ("as an expert", "worse", "not shown"))
     return (
-        f"{close} of {len(card)} statistics are as close to the other experts as one of them, {far} are "
-        f"further away, {open_} are not shown."
+        f"Of {len(card)} statistics, as close to the other experts as one of them: {close}; further away: "
+        f"{far}; not shown: {open_}."
     )
 
 
