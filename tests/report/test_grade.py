@@ -77,6 +77,16 @@ def test_every_statistic_is_in_one_group_and_one_row(card):
     assert len(group_words(card)) <= 3
 
 
+def test_what_is_worse_is_shown_by_the_reading_that_says_so(card):
+    shown = made_card()
+    worse = replace(
+        card["tst_minutes"], verdict="worse", mean=Ratio(0.93, 0.6, 1.4), typical=Ratio(1.61, 1.2, 2.1)
+    )
+    object.__setattr__(shown, "grades", {"tst_minutes": worse})
+    assert mentions(group_words(shown), "1.61 times")
+    assert not mentions(group_words(shown), ".93 times")
+
+
 def test_the_card_says_whose_it_is_and_that_the_consensus_flatters(card):
     facts = dict(fact_rows(card))
     assert {"Stager", "Guard", "Cohort", "Nights", "Experts", "Cohen's κ", "StageGuard"} <= facts.keys()
@@ -124,3 +134,37 @@ def test_a_card_prints_on_one_page_and_can_be_read_aloud(card, browser, tmp_path
     printed = page.pdf(prefer_css_page_size=True)
     page.close()
     assert re.findall(rb"/Type\s*/Pages\b.*?/Count (\d+)", printed, re.DOTALL) == [b"1"]
+
+
+def test_a_wide_screen_shows_every_column_of_a_decoded_card(browser, tmp_path):
+    made = [sg.simulate_night("human-psg-5", hours=6, seed=seed) for seed in range(4)]
+    decoded = [sg.decode(each.density, "human-psg-5") for each in made]
+    others = [sg.Hypnogram(np.roll(each.expert.labels, 9), AASM5, 30.0) for each in made]
+    panels = [[each.expert, other, other] for each, other in zip(made, others, strict=True)]
+    shown = sg.grade(decoded, panels)
+    grades = {  # as wide as real ones
+        key: replace(
+            each,
+            typical=Ratio(12.55, 11.84, 13.52),
+            mean=Ratio(11.98, 11.44, 12.71),
+            people_needed=1734,
+            against_consensus=replace(
+                each.against_consensus,
+                bias=-21.7,
+                bias_low=-26.9,
+                bias_high=-16.5,
+                low=-179.0,
+                high=131.5,
+                limit_margin=56.6,
+            ),
+        )
+        for key, each in shown.items()
+    }
+    object.__setattr__(shown, "grades", grades)
+    file = tmp_path / "card.html"
+    file.write_text(grade_page(shown), encoding="utf-8")
+    page = browser.new_page(viewport={"width": 1400, "height": 1000})
+    page.goto(file.as_uri())
+    hidden = page.evaluate("(e => e.scrollWidth - e.clientWidth)(document.querySelector('.scroll'))")
+    page.close()
+    assert hidden <= 0

@@ -94,10 +94,8 @@ def group_words(card: GradeCard) -> list[str]:
     found: dict[str, list[Grade]] = {}
     for key in ordered_keys(card):
         found.setdefault(short_verdict(card[key]), []).append(card[key])
-    close, far = (
-        [(_name(each), each.mean.value) for each in found.get(which, [])]
-        for which in ("as an expert", "worse")
-    )
+    close = [(_name(each), each.mean.value) for each in found.get("as an expert", [])]
+    far = [(_name(each), _surer(each).value) for each in found.get("worse", [])]
     not_shown = [
         _name(each) + ("" if each.people_needed is None else f" ({each.people_needed:,} would show it)")
         for each in found.get("not shown", [])
