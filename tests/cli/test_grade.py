@@ -309,6 +309,44 @@ def test_an_edited_card_is_found_out(run, tmp_path, keys, value, honest, failing
     assert failing <= failing_checks(ran.json)
 
 
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (("nights", 1, "features", "entropy"), 1.5),
+        (("stageguard", "profile"), "human-psg-3"),
+        (("stageguard", "profile_sha256"), "0" * 64),
+    ],
+)
+def test_what_the_outputs_record_is_verified(run, tmp_path, keys, value):
+    write_decoded(run, tmp_path, n_nights=2, hours=1)
+    run("grade", "decoded", "--expert", "scored", "-o", "card.json")
+    good = run("verify", "card.json", "--json")
+    assert (good.code, good.json["unchecked"]) == (0, ["stager", "cohort", "people"])
+    changed(tmp_path / "card.json", keys, value, honest=True)
+    card = sg.GradeCard.load(tmp_path / "card.json")
+    (tmp_path / "card.json").write_text(card.text)  # with the fingerprint that follows
+    ran = run("verify", "card.json", "--json")
+    assert ran.code == 1
+    assert failing_checks(ran.json) <= {"nights", "profile"}
+
+
+def test_numbers_that_no_float_holds_differ(run, tmp_path):
+    write_cohort(tmp_path, n_nights=2)
+    run("grade", "nights", "--expert", "scored", "-o", "card.json")
+    changed(tmp_path / "card.json", ("stageguard", "n_people"), 10**400, honest=True)
+    assert failing_checks(run("verify", "card.json", "--json").json) == {"grades"}
+
+
+def test_the_remedy_for_other_epochs_is_one_of_this_command(run, tmp_path):
+    write_cohort(tmp_path, n_nights=2)
+    scoring = next((tmp_path / "scored").glob("*/n0.txt"))
+    scoring.write_text("\n".join(scoring.read_text().split()[:90]) + "\n")
+    ran = run("grade", "nights", "--expert", "scored")
+    assert ran.code == 1
+    assert "--align --expert-epoch-seconds" in " ".join(ran.err.split())
+    assert "stageguard compare" not in " ".join(ran.err.split())
+
+
 def test_changed_and_missing_files_are_found(run, tmp_path):
     write_cohort(tmp_path)
     run("grade", "nights", "--expert", "scored", "-o", "card.json")
@@ -325,7 +363,7 @@ def test_a_card_without_files_is_checked_by_its_own_numbers(run, tmp_path):
     sg.grade(nights, [[night] * 3 for night in nights]).save("card.json")
     found = run("verify", "card.json", "--json")
     assert found.code == 0
-    assert found.json["unchecked"] == ["nights"]
+    assert found.json["unchecked"] == ["nights", "stager", "cohort", "people"]
     assert run("verify", "card.json", "--input", "nights/n0.txt").code == 2
 
 

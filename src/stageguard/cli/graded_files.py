@@ -15,6 +15,7 @@ from stageguard.base.errors import InputError, StageGuardError
 from stageguard.base.files import file_error, file_sha256, real_path
 from stageguard.cli.inputs import Input, lights_of, natural, nights_of
 from stageguard.cli.scored_files import (
+    ALIGNED_BY,
     Experts,
     ReadOptions,
     ScoredFile,
@@ -181,7 +182,7 @@ class GradeReader:
             if not has_column(path, expert.column):
                 raise InputError(f"{path.name} has no column {expert.column!r}, expected one for the expert.")
             options = replace(options, column=expert.column)
-        scoring = read_expert(path, scored.final, options)
+        scoring = read_expert(path, scored.final, options, ALIGNED_BY)
         if scored.is_length_assumed:
             refuse_guess(night, scored.final, scoring, "--epoch-seconds")
         if self.align:
@@ -240,8 +241,8 @@ class GradeReader:
         )
         return cls(options, experts, {}, (None, None), bool(recorded["align"]), folder)
 
-    def measure_again(self, night: GradedNight) -> GradedNight:
-        """Measure a night of a card again, from the files that it names."""
+    def measure_again(self, night: GradedNight) -> tuple[GradedNight, GradeFacts]:
+        """Measure a night of a card again, from the files that it names; also return whose they say it is."""
         entry = night.files
         described = [entry["night"], *entry["experts"]]
         own, *paths = [None if each is None else recorded_file(self.folder, each) for each in described]
@@ -249,7 +250,8 @@ class GradeReader:
         off, on = (None if entry.get(key) is None else parse_moment(entry[key]) for key in LIGHTS)
         start = None if entry.get("start") is None else parse_start(entry["start"])
         task = Input(own, night.id, start=start)
-        return replace(self.measure(task, paths, (off, on), night.person).night, files=entry)
+        graded = self.measure(task, paths, (off, on), night.person)
+        return replace(graded.night, files=entry), graded.facts
 
 
 LIGHTS = ("lights_off", "lights_on")

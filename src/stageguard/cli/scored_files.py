@@ -350,13 +350,21 @@ class Experts:
         return paths[0] if paths else None
 
 
-def read_expert(path: Path, night: Hypnogram, options: ReadOptions) -> Hypnogram:
-    """Read an expert's scoring; scheme, epoch length and start default to those of the night."""
+ALIGNED_BY = "--align --expert-epoch-seconds"
+
+
+def read_expert(
+    path: Path, night: Hypnogram, options: ReadOptions, remedy: str = f"stageguard compare {ALIGNED_BY}"
+) -> Hypnogram:
+    """Read an expert's scoring; scheme, epoch length and start default to those of the night.
+
+    `remedy` is said where the file does not tell how long its epochs are, and they are not the night's.
+    """
     reading = options.of_hypnogram(night.scheme, night.epoch_seconds)
     seconds = options.expert_epoch_seconds or reading.epoch_seconds
     file = read_scoring(path, replace(reading, epoch_seconds=seconds))
     if file.is_length_assumed:
-        refuse_guess(path, file.hypnogram, night, "stageguard compare --align --expert-epoch-seconds")
+        refuse_guess(path, file.hypnogram, night, remedy)
     return with_start(file.hypnogram, recording_start(night))
 
 

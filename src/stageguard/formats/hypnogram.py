@@ -153,9 +153,10 @@ def _scheme_of(path: Path, raw: RawHypnogram, options: FileOptions) -> StageSche
         )
     if len(fitting) == 1:
         return fitting[0]
+    named = " and ".join(sorted(map(str, meanings)))
     raise file_error(
         path,
-        f"names {' and '.join(sorted(map(str, meanings))) or 'no stage'} only, so its scheme may be "
+        f"names {f'{named} only' if named else 'no stage'}, so its scheme may be "
         f"{' or '.join(scheme.name for scheme in fitting)}. Say which with ",
         Argument("scheme", fitting[0].name),
         ".",

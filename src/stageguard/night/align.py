@@ -247,7 +247,7 @@ SPARE_EPOCHS = 1  # scored epochs that the longer of the two may have after the 
 
 _EXPERT, _NIGHT = NightNumber(1, "the expert"), NightNumber(2, "the night")
 _FILL_UP = "If the rest is unscored, fill the scoring up to the end with the stage ?. "
-_ALIGN = "Compare the epochs both have: sg.align, or stageguard compare --align."
+_ALIGN = "Compare the epochs both have: sg.align, stageguard grade --align or stageguard compare --align."
 
 
 def on_epochs_of(night: Hypnogram, expert: Hypnogram) -> Hypnogram:

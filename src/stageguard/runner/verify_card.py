@@ -10,7 +10,17 @@ from typing import Any
 from stageguard.base.errors import FileFormatError, StageGuardError
 from stageguard.base.files import file_sha256, load_json, read_text
 from stageguard.base.version import __version__
-from stageguard.measures.grade_card import KIND, GradeCard, GradedNight, card_of, card_sha256, read_card
+from stageguard.measures.grade_card import (
+    FEATURE_ARRAYS,
+    FEATURES,
+    KIND,
+    GradeCard,
+    GradedNight,
+    GradeFacts,
+    card_of,
+    card_sha256,
+    read_card,
+)
 from stageguard.report.grade import grade_page
 from stageguard.runner.decode_again import Check
 from stageguard.runner.verify import Verification, as_written, errors_of_record
@@ -18,7 +28,8 @@ from stageguard.runner.verify import Verification, as_written, errors_of_record
 MOST_NAMED = 3  # nights or files in a finding
 _CLOSE = 1e-9  # relative difference of numbers that another machine may round otherwise
 
-MeasureAgain = Callable[[GradeCard, GradedNight], GradedNight]
+UNCHECKED = ("stager", "cohort", "people")  # nothing derives what they are called
+MeasureAgain = Callable[[GradeCard, GradedNight], tuple[GradedNight, GradeFacts]]
 FindFile = Callable[[Path, Mapping[str, Any]], Path]
 
 
@@ -56,12 +67,12 @@ def verify_card(path: Path, measure_again: MeasureAgain, find_file: FindFile) ->
     if page.is_file():
         same = read_text(page, "text") == grade_page(card)
         checks.append(Check("page", same, "as the card gives it" if same else f"{page.name} was changed"))
-    unchecked: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = UNCHECKED
     if any(night.files for night in card.nights):
         with errors_of_record(path):
             checks += _against_files(path.parent, card, measure_again, find_file)
     else:
-        unchecked = ("nights",)
+        unchecked = ("nights", *unchecked)
     version = card.facts.version
     return Verification(tuple(checks), unchecked, (), version if version != __version__ else None)
 
@@ -88,14 +99,21 @@ def _against_files(
     yield Check("files", not wrong, _words(f"{n_files} as recorded", "other", wrong))
     if missing:
         return
+    decoded_by = card.facts.profile, card.facts.profile_sha256
+    others = list[str]()
     for night in card.nights:
         try:
-            again = measure_again(card, night)
+            again, facts = measure_again(card, night)
         except StageGuardError as error:
             differing.append(f"{night.id} ({error})")
             continue
-        if not _same(_numbers(night), _numbers(again)):
+        is_seen = again.features is None or _same(_features(night), _features(again))
+        if not is_seen or not _same(_numbers(night), _numbers(again)):
             differing.append(night.id)
+        if (facts.profile, facts.profile_sha256) != decoded_by:
+            others.append(night.id)
+    if others:
+        yield Check("profile", ok=False, finding=_words("", "not that of", others))
     yield Check("nights", not differing, _words(f"{card.n_nights} measured again", "other", differing))
 
 
@@ -103,6 +121,14 @@ def _numbers(night: GradedNight) -> list[Any]:
     """Return everything that was measured on a night."""
     values = [[v.stager, v.consensus, *v.experts, *v.others] for v in night.statistics.values()]
     return [list(night.statistics), values, list(night.scored_by), [list(pair) for pair in night.kappas]]
+
+
+def _features(night: GradedNight) -> list[Any]:
+    """Return how a stager's night looks."""
+    if night.features is None:
+        return []
+    arrays = [getattr(night.features, name).tolist() for name in FEATURE_ARRAYS]
+    return [*(getattr(night.features, name) for name in FEATURES), *arrays]
 
 
 def _words(fine: str, problem: str, names: list[str]) -> str:
@@ -117,6 +143,9 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, float | int) and isinstance(other, float | int) and not isinstance(one, bool):
-        both_missing = math.isnan(one) and math.isnan(other)
-        return both_missing or math.isclose(one, other, rel_tol=_CLOSE, abs_tol=_CLOSE)
+        try:
+            both_missing = math.isnan(one) and math.isnan(other)
+            return both_missing or math.isclose(one, other, rel_tol=_CLOSE, abs_tol=_CLOSE)
+        except OverflowError:  # an edited card may have a number that no float holds
+            return False
     return bool(one == other)

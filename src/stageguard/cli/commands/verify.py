@@ -13,7 +13,7 @@ from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.graded_files import GradeReader, recorded_file
 from stageguard.cli.terminal import Console, one_line, print_json
-from stageguard.measures.grade_card import GradeCard, GradedNight
+from stageguard.measures.grade_card import GradeCard, GradedNight, GradeFacts
 from stageguard.runner.verify import Verification, verify_output
 from stageguard.runner.verify_card import is_card, verify_card
 
@@ -62,7 +62,7 @@ def verify(output: Path, source: Path | None, as_json: bool) -> None:
 
 
 def _verify_card(path: Path) -> Verification:
-    def measure_again(card: GradeCard, night: GradedNight) -> GradedNight:
+    def measure_again(card: GradeCard, night: GradedNight) -> tuple[GradedNight, GradeFacts]:
         reader = GradeReader.from_dict(card.reading, card.scorers, path.parent)
         return reader.measure_again(night)
 
