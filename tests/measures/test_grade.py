@@ -337,6 +337,11 @@ def test_nights_that_taught_the_profile_are_no_proof():
         ({"people": ["a"]}, ["1 people", "6"]),
         ({"scorers": ["a"]}, ["1 scorers", "4"]),
         ({"ids": [1] * 6}, ["ids"]),
+        ({"ids": [*"abcdea"]}, ["'a'"]),
+        ({"scorers": [*"wxyx"]}, ["'x'"]),
+        ({"stager": 3}, ["stager", "3"]),
+        ({"cohort": ["x"]}, ["cohort", "'x'"]),
+        ({"stager": "\ud800"}, ["stager", "UTF-8"]),
     ],
 )
 def test_what_cannot_be_graded_is_one_line(changes, patterns):
@@ -345,6 +350,19 @@ def test_what_cannot_be_graded_is_one_line(changes, patterns):
     with pytest.raises(InputError) as error:
         sg.grade(given.pop("nights"), given.pop("experts"), **given)
     refusal(error, *patterns)
+
+
+@pytest.mark.parametrize("is_of_experts", [True, False])
+def test_a_night_without_a_scored_epoch_is_not_graded(is_of_experts):
+    nights, experts = made_cohort()
+    nothing = sg.Hypnogram(np.full(nights[2].n_epochs, -1), AASM5, 30.0)
+    if is_of_experts:
+        experts[2] = [nothing] * 4
+    else:
+        nights[2] = nothing
+    with pytest.raises(InputError) as error:
+        sg.grade(nights, experts)
+    refusal(error, "night 3")
 
 
 def test_unequal_experts_are_refused():
@@ -415,6 +433,16 @@ def edited(content, keys, value):
         (("nights", 0, "features"), FEATURES | {"overlaps": [0.0] * 5}),
         (("nights", 0, "features"), FEATURES | {"confidences": ["high"] * 5}),
         (("nights", 0, "id"), None),
+        (("nights", 0, "id"), "night 2"),
+        (("nights", 0, "files"), {"night": None, "experts": []}),
+        (("nights", 0, "files"), {"night": {}, "experts": [None]}),
+        (("nights", 0, "features"), FEATURES | {"shares": [10**400] * 5}),
+        (("nights", 0, "features"), FEATURES | {"overlaps": [[1e308] * 5] * 5}),
+        (("nights", 0, "statistics", "tst_minutes", "stager"), 1e308),
+        (("stageguard", "scorers"), [None] * 4),
+        (("stageguard", "scorers"), ["a"] * 4),
+        (("stageguard", "version"), None),
+        *((("stageguard", "epoch_seconds"), seconds) for seconds in (10**400, -1, 0, True, float("nan"))),
     ],
 )
 def test_a_card_with_wrong_entries_is_one_line(tmp_path, keys, value):

@@ -27,7 +27,7 @@ from stageguard.base.arrays import NAN, Floats, Mask
 from stageguard.base.errors import InputError, StageGuardError, message_of
 from stageguard.measures.bouts import ScoredNight
 from stageguard.measures.grade import features_of_night, texts_of
-from stageguard.measures.grade_card import GradeCard, graded_as, require_card
+from stageguard.measures.grade_card import GradeCard, graded_as, refuse_repeated, require_card
 from stageguard.night.stages import StageScheme
 from stageguard.profile.fingerprint import StagerFeatures
 
@@ -201,6 +201,7 @@ def drift(
         raise InputError(f"nights are {checks.shown(nights)}, expected a list of nights.")
     n = len(nights)
     names = [f"night {number}" for number in range(1, n + 1)] if ids is None else texts_of(ids, "ids", n)
+    refuse_repeated(names, "nights")
     persons = names if people is None else texts_of(people, "people", n)
     measured = []
     for name, night in zip(names, nights, strict=True):

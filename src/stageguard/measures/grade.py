@@ -28,7 +28,14 @@ from stageguard.measures.agreement import cohen_kappa, common_scheme
 from stageguard.measures.bouts import ScoredNight, contingency, hypnogram_before, hypnogram_of
 from stageguard.measures.estimates import estimates_of
 from stageguard.measures.experts import consensus
-from stageguard.measures.grade_card import GradeCard, GradedNight, GradeFacts, PanelValues, estimated_key
+from stageguard.measures.grade_card import (
+    GradeCard,
+    GradedNight,
+    GradeFacts,
+    PanelValues,
+    estimated_key,
+    refuse_repeated,
+)
 from stageguard.measures.statistics import AASM, LONGEST_NIGHT_HOURS, SleepStatistics, StatisticsOptions
 from stageguard.measures.taught import taught_by, taught_words
 from stageguard.night.align import on_epochs_of, where_scored
@@ -88,7 +95,11 @@ def grade(
     """
     panels = _panels(nights, experts)
     n = len(nights)
+    for given, what in ((stager, "stager"), (cohort, "cohort")):
+        if given is not None:
+            checks.text(given, what)
     names = [f"night {number}" for number in range(1, n + 1)] if ids is None else texts_of(ids, "ids", n)
+    refuse_repeated(names, "nights")
     persons = names if people is None else texts_of(people, "people", n)
     taught = [
         taught_by(night.profile, hypnogram_before(night), *panel) if isinstance(night, Decoding) else None
@@ -135,6 +146,8 @@ def measure_panel(
     assert everyone is not None
     # epochs that no expert scored say nothing of the stager
     own = where_scored(everyone, scored.merge(scheme))
+    if not np.any(own.labels >= 0):
+        raise InputError("no epoch has a stage both of the stager and of an expert, expected one or more.")
     others = {j: _consensus([scorings[k] for k in scorings if k != j]) for j in scorings}
     values = graded_values(own, options)
     if estimates is None and isinstance(night, Decoding):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,6 +46,7 @@ FEATURES = ("fragmentation_index", "entropy", "sharpness")
 FEATURE_ARRAYS = {"shares": 1, "confidences": 1, "overlaps": 2}
 NOT_GRADED, NO_VERDICT = "not graded", "no verdict"  # instead of a verdict
 KIND = "grade"  # tells a card from other files with a "stageguard" entry
+LARGEST = 1e9  # no statistic is as large
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +222,8 @@ class GradeCard(Mapping[str, Grade]):
 
     def __post_init__(self) -> None:
         """Grade every statistic that some night has."""
+        refuse_repeated([night.id for night in self.nights], "nights")
+        refuse_repeated(self.scorers, "experts")
         _check_nights(self.nights, len(self.scorers))
         put, people = object.__setattr__, _rows_of_people(self.nights)
         keys = dict.fromkeys(key for night in self.nights for key in night.statistics)
@@ -374,6 +378,12 @@ def estimated_key(key: str) -> str:
     return key.removeprefix("expected_").replace("_estimate_", "_")
 
 
+def refuse_repeated(names: Sequence[str], what: str) -> None:
+    """Refuse two nights or experts of one name."""
+    if repeated := [name for name, number in Counter(names).items() if number > 1]:
+        raise InputError(f"two {what} are named {checks.shown(repeated[0])}, expected a name for each.")
+
+
 def _check_nights(nights: Sequence[GradedNight], n_scorers: int) -> None:
     """Refuse nights that cannot be graded together."""
     if not nights:
@@ -502,7 +512,9 @@ def read_card(path: Path) -> dict[str, Any]:
     if not isinstance(record, dict) or record.get("kind") != KIND:
         raise file_error(path, "is not a grade card: expected the .json that stageguard grade wrote.")
     if record.get("layout") != LAYOUT:
-        raise file_error(path, f"has layout {record.get('layout')!r}, this version reads {LAYOUT}.")
+        raise file_error(
+            path, f"has layout {checks.shown(record.get('layout'))}, this version reads {LAYOUT}."
+        )
     if not isinstance(content.get("grades"), dict) or not isinstance(content.get("nights"), list):
         raise file_error(path, "has no grades or no nights, so it was edited.")
     return dict(content)
@@ -514,13 +526,14 @@ def card_of(path: Path, content: Mapping[str, Any]) -> GradeCard:
         record = content["stageguard"]
         scheme = _scheme_of(record["scheme"])
         facts = GradeFacts(**{name: _text_or_none(record[name]) for name in GradeFacts.__slots__})
-        scorers = tuple(str(name) for name in record["scorers"])
-        seconds = float(record["epoch_seconds"])
+        checks.text(facts.version, "version")
+        scorers = checks.items(record["scorers"], "scorers", checks.text)
+        seconds = checks.number(record["epoch_seconds"], "epoch_seconds", high=LARGEST, positive=True)
         nights = tuple(_night_of(night, scheme, seconds, len(scorers)) for night in content["nights"])
         return GradeCard(nights, scorers, facts, checks.mapping(record["reading"], "reading"))
     except StageGuardError as error:
         raise file_error(path, f"is not a card that can be read: {error}") from None
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise file_error(path, record_fault(error)) from None
 
 
@@ -581,9 +594,17 @@ def _night_of(entry: Mapping[str, Any], scheme: StageScheme, seconds: float, n_s
         for name, n_dimensions in FEATURE_ARRAYS.items():
             if arrays[name].shape != (scheme.n_stages,) * n_dimensions:
                 raise InputError(f"got {name} of {arrays[name].shape} stages, expected {scheme.n_stages}.")
+            if np.any(np.abs(arrays[name]) > LARGEST):
+                raise InputError(f"got {name} of more than {LARGEST:g}, expected shares.")
         fi, entropy, sharpness = (_number(features[name]) for name in FEATURES)
         features = StagerFeatures(fi, entropy, sharpness, *arrays.values())
     files = dict(checks.mapping(entry["files"], "files"))
+    if files:
+        scorings = checks.items(files["experts"], "files of experts", lambda value, _: value)
+        if len(scorings) != n_scorers:
+            raise InputError(f"got files of {len(scorings)} experts, expected {n_scorers}.")
+        for described in (files["night"], *(each for each in scorings if each is not None)):
+            checks.mapping(described, "a file")
     names = checks.text(entry["id"], "id"), checks.text(entry["person"], "person")
     return GradedNight(
         *(*names, scheme, seconds, MappingProxyType(statistics), scored_by, kappas, features, files)
@@ -591,7 +612,7 @@ def _night_of(entry: Mapping[str, Any], scheme: StageScheme, seconds: float, n_s
 
 
 def _number(value: object) -> float:
-    return NAN if value is None else checks.number(value, "a number of a card")
+    return NAN if value is None else checks.number(value, "a number of a card", low=-LARGEST, high=LARGEST)
 
 
 def _without_nan(value: Any) -> Any:
