@@ -46,6 +46,7 @@ endef
 help:
 	@echo "make demo         install into $(VENV), guard a simulated night, print what changed"
 	@echo "make try-stage    add YASA to $(VENV), simulate a recording, stage and guard it"
+	@echo "make lint         add the test tools to $(VENV), run ruff, its formatter and mypy"
 	@echo "make test         add the test tools to $(VENV), run the linters and the quick tests"
 	@echo "make test-all     the same with every test"
 	@echo "make tools        add the test tools to $(VENV), and no more"

@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+CONSTRAINTS = (ROOT / "constraints.txt").read_text("utf-8")
 ADDRESS = "https://example.org/stageguard"
 
 
@@ -24,6 +25,12 @@ def script(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def make_targets() -> set[str]:
+    """Every target of the Makefile that is not a file."""
+    lines = re.findall(r"^([a-z-]+(?: [a-z-]+)*):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    return {name for names in lines for name in names.split()}
 
 
 def test_a_released_readme_has_no_relative_link():
@@ -81,6 +88,22 @@ def test_libraries_are_ranges_and_pinned_by_constraints_alone():
     assert "torch>=2.4" in PROJECT["optional-dependencies"]["torch"]
 
 
+def test_hooks_use_the_versions_that_the_tests_use():
+    """Another version of a linter would ask for other code before a commit than after it."""
+    yaml = pytest.importorskip("yaml")
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))["repos"]
+    versions = {hook["id"]: repo["rev"].removeprefix("v") for repo in hooks for hook in repo["hooks"]}
+    pins = dict(line.split("==") for line in CONSTRAINTS.split() if "==" in line)
+    assert versions["ruff-check"] == versions["ruff-format"] == pins["ruff"]
+    assert versions["mypy"] == pins["mypy"]
+
+
+def test_nox_calls_targets_that_exist():
+    calls = re.findall(r'session\.run\("make", "([a-z-]+)"\)', (ROOT / "noxfile.py").read_text("utf-8"))
+    assert len(calls) >= 3
+    assert set(calls) <= make_targets()
+
+
 def test_every_supported_python_is_named_and_tested():
     named = {
         line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.search(r":: Python :: 3\.\d+$", line)
@@ -98,16 +121,15 @@ def test_workflows_are_well_formed(path):
     """Steps do one thing each, jobs that are waited for exist, and make has every target that is called."""
     yaml = pytest.importorskip("yaml")
     workflow = yaml.safe_load(path.read_text("utf-8"))
-    assert set(workflow) - {"env"} == {"name", True, "permissions", "jobs"}  # YAML reads `on` as true
-    targets = re.findall(r"^([a-z-]+(?: [a-z-]+)*):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
-    known = {name for names in targets for name in names.split()}
+    on = True  # as YAML reads the word
+    assert set(workflow) - {"concurrency", "env"} == {"name", on, "permissions", "jobs"}
     for job in workflow["jobs"].values():
         assert set(job.get("needs", [])) <= workflow["jobs"].keys()
         for step in job["steps"]:
             assert ("run" in step) != ("uses" in step)
             assert re.fullmatch(r"[\w.-]+/[\w.-]+@[\w./-]+", step.get("uses", "a/b@c"))
             if called := re.match(r"make .*?([a-z-]+)$", step.get("run", "")):
-                assert called[1] in known
+                assert called[1] in make_targets()
             for file in re.findall(r"\.ci/\w+(?:\.py)?", step.get("run", "")):
                 assert (ROOT / file).exists()
 
@@ -117,6 +139,9 @@ def test_the_citation_has_what_its_format_asks_for():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     assert {"cff-version", "message", "title", "authors"} <= cited.keys()
     assert cited["cff-version"] == "1.2.0" and cited["type"] in ("software", "dataset")
+    assert cited["keywords"] == PROJECT["keywords"]
+    assert (cited["version"], cited["license"]) == (PROJECT["version"], PROJECT["license"])
+    assert cited["abstract"]
     paper = cited["preferred-citation"]
     assert {"type", "title", "authors"} <= paper.keys()
     assert all({"given-names", "family-names"} <= author.keys() for author in paper["authors"])
