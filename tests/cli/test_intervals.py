@@ -254,3 +254,10 @@ def test_definitions_can_be_told_and_then_have_no_measured_coverage(run, night, 
     assert {row["measured_coverage"] for row in found.values()} == {None}
     shown = run("intervals", night, "-p", fitted, *OURS, *told).out
     assert mentions(shown, "REM", "REM", "300 s")
+
+
+def test_coverage_says_of_whose_nights_it_is(run, fitted, night):
+    own = run("intervals", night, "-p", fitted, *OURS).out
+    assert "other stagers" not in " ".join(own.split())
+    base = run("intervals", night, "-p", "human-psg-3", "--method", "model").out
+    assert "Covered: share of scored nights of other stagers" in " ".join(base.split())

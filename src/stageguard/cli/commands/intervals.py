@@ -375,7 +375,8 @@ def _meaning(nights: Sequence[IntervalsResult], request: Request) -> Iterator[st
     if any(row.kind == "model" and (row.value < row.low or row.value > row.high) for row in rows):
         yield "A value outside its model interval: decode returns the best path, and draws are typical ones."
     if any(not isnan(row.measured_coverage) for row in rows):
-        yield "Covered: share of scored nights whose expert value lay inside such an interval."
+        whose = "" if first.n_scored_subjects else " of other stagers of its kind"
+        yield f"Covered: share of scored nights{whose} whose expert value lay inside such an interval."
     seconds = f"{first.min_first_rem_seconds:g} s"
     yield f"REM latency to a lasting bout ends with the first REM bout of {seconds} or more."
 
