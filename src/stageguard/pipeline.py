@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError
+from stageguard.base.values import ComparedByValue
 from stageguard.formats.recordings.read import read_recording
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
@@ -28,6 +29,8 @@ from stageguard.staging.network import network_stager
 
 if TYPE_CHECKING:
     from stageguard.nn.checkpoint import TrainedModel
+else:
+    TrainedModel = Any  # torch is loaded when a network stages
 
 QualityRules = Literal["graded", "kdd2026", "none"]
 # by role; the EEG may have several, which are staged one by one
@@ -37,8 +40,8 @@ NO_QUALITY = "a feature table carries no signal quality: all of its epochs are t
 LOST = 0.999  # beta from which an epoch of one derivation gives way to the others
 
 
-@dataclass(frozen=True, slots=True)
-class Staging:
+@dataclass(frozen=True, slots=True, eq=False)
+class Staging(ComparedByValue):
     """Stage probabilities of a recording, before the guard.
 
     Attributes
@@ -75,7 +78,7 @@ class Staging:
         return np.asarray(differ.sum(axis=0) / np.maximum(has_evidence.sum(axis=0), 1))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Staged(Staging):
     """A recording, staged and guarded.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,7 @@ def count_true(mask: Mask) -> Ints32:
     return np.asarray(mask.view(np.int8).sum(axis=-1, dtype=np.int32))
 
 
+@runtime_checkable
 class Array(Protocol):
     """What is an array to type checkers: NumPy's own, and torch's tensors."""
 

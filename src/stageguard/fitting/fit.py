@@ -41,7 +41,7 @@ from stageguard.fitting.learning_curve import LearningCurve, learning_curve, siz
 from stageguard.fitting.material import Material, read_material
 from stageguard.fitting.report import FitReport
 from stageguard.fitting.training import FitBase, Training, train
-from stageguard.guard.options import GuardOptions
+from stageguard.guard.options import GuardOptions, set_signature
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.known_stagers import Training as Trained
@@ -148,9 +148,8 @@ def _takes_the_arguments_of(
     """Give a function another's signature, for type checkers and `help`."""
 
     def decorate(wrapper: Callable[..., Result]) -> Callable[Arguments, Result]:
-        returns = inspect.signature(wrapper).return_annotation
-        signature = inspect.signature(function).replace(return_annotation=returns)
-        wrapper.__signature__ = signature  # type: ignore[attr-defined]
+        returns = inspect.signature(wrapper, eval_str=True).return_annotation
+        set_signature(wrapper, inspect.signature(function, eval_str=True).replace(return_annotation=returns))
         return wrapper
 
     return decorate

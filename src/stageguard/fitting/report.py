@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stageguard.base.lazy import ShownInNotebooks
+from stageguard.base.values import ComparedByValue
 from stageguard.fitting.candidates import Candidate
 from stageguard.fitting.cross_validation import HeldOut, Output
 from stageguard.fitting.estimates import EstimatorChoice
@@ -16,7 +17,7 @@ from stageguard.profile.profile import Profile
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FitReport(ShownInNotebooks):
+class FitReport(ComparedByValue, ShownInNotebooks):
     """Everything that a fit found.
 
     Attributes

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from stageguard.base.arrays import Labels, Mask
 from stageguard.base.files import write_text_atomic
 from stageguard.base.lazy import load
+from stageguard.base.values import ComparedByValue
 from stageguard.base.version import __version__
 from stageguard.guard import kernels
 from stageguard.guard.clock import RemovedBout
@@ -40,7 +41,7 @@ MANY_CHANGES, MANY_OF_A_FLICKERING_NIGHT = 0.10, 0.25
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Decoding(ExportableStages):
+class Decoding(ComparedByValue, ExportableStages):
     """One decoded night.
 
     Attributes
@@ -104,7 +105,9 @@ class Decoding(ExportableStages):
     changed_share: float = field(init=False)
     many_changes: float = field(init=False)
     removed_bouts: tuple[RemovedBout, ...] = field(init=False)
-    _changed_by: dict[str, int] = field(init=False, default_factory=dict)  # cache of `changes_by_cause`
+    _changed_by: dict[str, int] = field(
+        init=False, default_factory=dict, compare=False
+    )  # cache of `changes_by_cause`
 
     def __post_init__(self) -> None:
         """Fill in what follows from the night and its strength."""

@@ -57,7 +57,7 @@ class Night:
     has_clock: bool = True  # False for some cohorts, and around the clock, where no night is known
     is_of_other_stager: bool = False  # whether it is decoded as a night of another stager than the profile's
     uncut: Night | None = None  # before it was cut at its sleep period
-    _base: Floats | None = None  # cache of `calibrated`
+    _base: Floats | None = field(default=None, compare=False)  # cache of `calibrated`
 
     def __copy__(self) -> Night:
         """Return a copy that shares all arrays; `copy.copy` by itself takes five times as long."""

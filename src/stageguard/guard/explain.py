@@ -14,6 +14,7 @@ import numpy as np
 from stageguard.base.arrays import Floats, Indices, Labels, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.lazy import load
+from stageguard.base.values import ComparedByValue
 from stageguard.guard.automaton import Durations, compile_tables, weigh
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import Night
@@ -49,8 +50,8 @@ CAUSES: tuple[Cause, ...] = get_args(Cause)
 NIGHT_FACTS = ("n_unscored", "has_lights_off", "has_lights_on", "is_taught")
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+@dataclass(frozen=True, slots=True, eq=False)
+class Change(ComparedByValue):
     """A run of epochs whose stage differs from the stager's choice.
 
     Attributes

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import wraps
-from inspect import Parameter, signature
-from typing import Any, Literal, TypedDict
+from inspect import Parameter, Signature, signature
+from typing import Any, Literal, TypedDict, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -74,29 +74,8 @@ class GuardOptions:
 DEFAULTS = GuardOptions()
 
 
-def takes_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function take the fields of `GuardOptions` as keywords, listed by `help`, and get one object."""
-
-    @wraps(verb)
-    def call(*arguments: Any, **keywords: Any) -> Any:
-        if not keywords:
-            return verb(*arguments, options=DEFAULTS)
-        values = {option.name: keywords.pop(option.name) for option in options if option.name in keywords}
-        return verb(*arguments, options=GuardOptions(**values), **keywords)
-
-    options = fields(GuardOptions)
-    plain = signature(verb)
-    listed = [parameter for parameter in plain.parameters.values() if parameter.name != "options"]
-    listed += [
-        Parameter(option.name, Parameter.KEYWORD_ONLY, default=option.default, annotation=option.type)
-        for option in options
-    ]
-    call.__signature__ = plain.replace(parameters=listed)  # type: ignore[attr-defined]
-    return call
-
-
 class OptionKeywords(TypedDict, total=False):
-    """The fields of `GuardOptions`, for type checkers; lists of options are for lists of nights."""
+    """The fields of `GuardOptions` as a caller may give them; lists of options are for lists of nights."""
 
     stages: Sequence[str] | None
     epoch_seconds: float | None
@@ -111,6 +90,36 @@ class OptionKeywords(TypedDict, total=False):
     strength: float | Literal["off"] | None
     logits: bool
     log: bool
+
+
+def takes_options(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function take the fields of `GuardOptions` as keywords, listed by `help`, and get one object."""
+
+    @wraps(verb)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        if not keywords:
+            return verb(*arguments, options=DEFAULTS)
+        values = {option.name: keywords.pop(option.name) for option in options if option.name in keywords}
+        return verb(*arguments, options=GuardOptions(**values), **keywords)
+
+    options = fields(GuardOptions)
+    # types, not their names: the names mean nothing in the module of `verb`, where they would be looked up
+    types = get_type_hints(OptionKeywords)
+    plain = signature(verb, eval_str=True)
+    listed = [parameter for parameter in plain.parameters.values() if parameter.name != "options"]
+    listed += [
+        Parameter(option.name, Parameter.KEYWORD_ONLY, default=option.default, annotation=types[option.name])
+        for option in options
+    ]
+    set_signature(call, plain.replace(parameters=listed))
+    return call
+
+
+def set_signature(function: Callable[..., Any], listed: Signature) -> None:
+    """Give a function a signature, for `inspect`, `typing.get_type_hints` and what builds on them."""
+    function.__signature__ = listed  # type: ignore[attr-defined]
+    types = {name: parameter.annotation for name, parameter in listed.parameters.items()}
+    function.__annotations__ = {**types, "return": listed.return_annotation}
 
 
 def per_night(values: Any, n_nights: int, what: str) -> list[Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack, overload
+from typing import Any, Unpack, get_type_hints, overload
 
 import numpy as np
 
@@ -84,6 +84,10 @@ class Posterior(Hypnodensity):
     def _facts(self) -> list[str]:
         name = "unknown" if self.profile is None else repr(self.profile.name)
         return [*Hypnodensity._facts(self), f"profile {name}", f"log-evidence {self.log_evidence:.1f} nats"]
+
+
+# types, not their names: those of inherited fields mean nothing in this module, where `inspect` looks them up
+Posterior.__init__.__annotations__.update(get_type_hints(Posterior))
 
 
 @overload

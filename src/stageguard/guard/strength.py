@@ -11,6 +11,7 @@ import numpy as np
 
 from stageguard.base.arrays import Labels
 from stageguard.base.lazy import load
+from stageguard.base.values import ComparedByValue
 from stageguard.guard.clock import RemovedBout
 from stageguard.guard.evidence import Night
 from stageguard.guard.solver import prior_nats
@@ -21,8 +22,8 @@ from stageguard.profile.rules.rule import UNTOUCHED, Choice, Lifting, Setting, S
 STEERING = ("lowered", "raised", "raised then lowered", "nearest")  # steps that aim at a fragmentation
 
 
-@dataclass(frozen=True, slots=True)
-class Strength:
+@dataclass(frozen=True, slots=True, eq=False)
+class Strength(ComparedByValue):
     """How strongly one recording was constrained, and why.
 
     Attributes

@@ -11,6 +11,7 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import NAN, Floats, Ints, Labels, Mask
 from stageguard.base.errors import InputError
+from stageguard.base.values import ComparedByValue
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import TOLERANCE_EPOCHS, ScoredNight, contingency, hypnogram_of
 from stageguard.measures.taught import warn_of_taught
@@ -23,7 +24,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Agreement:
+class Agreement(ComparedByValue):
     """How far a night agrees with an expert. NaN fields have their reason in `reasons`.
 
     Attributes

@@ -31,6 +31,7 @@ import numpy.typing as npt
 from stageguard.base.arrays import DAY_SECONDS, NAN
 from stageguard.base.errors import Argument, InputError, Message
 from stageguard.base.extras import library
+from stageguard.base.values import ComparedByValue
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.inputs import check_quality
@@ -48,8 +49,8 @@ NOON = time(12)
 MOST_MISSING = 0.5  # of a day
 
 
-@dataclass(frozen=True, slots=True)
-class Sleep:
+@dataclass(frozen=True, slots=True, eq=False)
+class Sleep(ComparedByValue):
     """One sleep of a recording of days.
 
     Attributes
@@ -86,8 +87,8 @@ class Sleep:
         return None if self.onset is None or self.offset is None else _middle(self.onset, self.offset)
 
 
-@dataclass(frozen=True, slots=True)
-class Day:
+@dataclass(frozen=True, slots=True, eq=False)
+class Day(ComparedByValue):
     """One day, from noon to noon, and the sleeps that belong to it."""
 
     date: date
@@ -165,8 +166,8 @@ DAY_QUANTITIES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Days:
+@dataclass(frozen=True, slots=True, eq=False)
+class Days(ComparedByValue):
     """The sleeps and days of one recording.
 
     Attributes

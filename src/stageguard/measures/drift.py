@@ -25,6 +25,7 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import NAN, Floats, Mask
 from stageguard.base.errors import InputError, StageGuardError, message_of
+from stageguard.base.values import ComparedByValue
 from stageguard.measures.bouts import ScoredNight
 from stageguard.measures.grade import features_of_night, texts_of
 from stageguard.measures.grade_card import GradeCard, graded_as, refuse_repeated, require_card
@@ -117,7 +118,7 @@ class DriftBatch:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Drift:
+class Drift(ComparedByValue):
     """New nights of a stager beside those of its grade card, in batches of ten.
 
     Attributes

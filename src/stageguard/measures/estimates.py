@@ -18,6 +18,7 @@ import numpy as np
 
 from stageguard.base.arrays import NAN, Floats, Labels, Mask
 from stageguard.base.errors import InputError
+from stageguard.base.values import ComparedByValue
 from stageguard.guard.decode import under_full_clock
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.posterior import path_draws, path_marginals
@@ -115,8 +116,8 @@ def _column_sums(probabilities: Floats) -> Floats:
     return sums
 
 
-@dataclass(frozen=True, slots=True)
-class Estimates:
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimates(ComparedByValue):
     """The best estimates of a night; its hypnogram does not change.
 
     Attributes

@@ -21,6 +21,7 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import Floats, Ints, Labels
 from stageguard.base.errors import InputError, StageGuardError
+from stageguard.base.values import ComparedByValue
 from stageguard.measures.agreement import cohen_kappa
 from stageguard.measures.bouts import ScoredNight, contingency, hypnogram_of
 from stageguard.measures.taught import warn_of_taught
@@ -137,8 +138,8 @@ def _kappas(labels: Labels, n_stages: int) -> Floats:
     return kappas
 
 
-@dataclass(frozen=True, slots=True)
-class AmongExperts:
+@dataclass(frozen=True, slots=True, eq=False)
+class AmongExperts(ComparedByValue):
     """A stager's agreement with each expert, and the experts' agreement with one another.
 
     All numbers are means over nights. The stager's soft agreement is the mean over panels that leave one

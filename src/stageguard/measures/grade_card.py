@@ -19,6 +19,7 @@ from stageguard.base.arrays import NAN, Floats, Ints
 from stageguard.base.errors import InputError, StageGuardError, did_you_mean, record_fault
 from stageguard.base.files import file_error, json_lines, load_json, write_text_atomic
 from stageguard.base.schema import plain_table
+from stageguard.base.values import ComparedByValue
 from stageguard.base.version import __version__
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import ScoredNight, hypnogram_of
@@ -95,8 +96,8 @@ class GradedNight:
     files: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Grade:
+@dataclass(frozen=True, slots=True, eq=False)
+class Grade(ComparedByValue):
     """One statistic of a stager, held to the experts.
 
     Attributes
@@ -189,7 +190,7 @@ class GradeFacts:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GradeCard(Mapping[str, Grade]):
+class GradeCard(ComparedByValue, Mapping[str, Grade]):
     """Which numbers of a stager are as good as an expert's: grades by statistic.
 
     Attributes

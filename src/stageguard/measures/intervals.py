@@ -21,6 +21,7 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import Argument, InputError, Message, StageGuardWarning, did_you_mean
+from stageguard.base.values import ComparedByValue
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import features_of
 from stageguard.guard.posterior import sample_like
@@ -54,8 +55,8 @@ _LATENCIES = ("sol_minutes", "rem_latency_minutes", "rem_latency_bout_minutes")
 _UNITS = {each.reported_key or each.key: each.short_unit for each in (*WITH_INTERVAL, *REPORTED_OF_STAGE)}
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+@dataclass(frozen=True, slots=True, eq=False)
+class Interval(ComparedByValue):
     """A statistic and its interval.
 
     Attributes
@@ -81,8 +82,8 @@ class Interval:
     measured_coverage: float = NAN
 
 
-@dataclass(frozen=True, slots=True)
-class Intervals(Mapping[str, Interval]):
+@dataclass(frozen=True, slots=True, eq=False)
+class Intervals(ComparedByValue, Mapping[str, Interval]):
     """Intervals of a night by statistic.
 
     Attributes

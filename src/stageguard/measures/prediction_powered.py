@@ -22,6 +22,7 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError
+from stageguard.base.values import ComparedByValue
 from stageguard.measures.cohort import CohortTable
 from stageguard.measures.groups import levels_of, subject_means, subjects_of
 from stageguard.measures.powered_fit import (
@@ -50,8 +51,8 @@ MOST_WIDER = 1.05  # times the interval of the scored nights alone, which are ta
 N_RESAMPLES = 1999
 
 
-@dataclass(frozen=True, slots=True)
-class PredictionPowered:
+@dataclass(frozen=True, slots=True, eq=False)
+class PredictionPowered(ComparedByValue):
     """A number estimated from scored and unscored nights.
 
     Attributes

@@ -15,6 +15,7 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import NAN, Floats, Labels
 from stageguard.base.errors import InputError
+from stageguard.base.values import ComparedByValue
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import TOLERANCE_EPOCHS, bouts_of, cuts_of
 from stageguard.night.stages import StageScheme
@@ -23,8 +24,8 @@ Fate = Literal["kept", "partly removed", "lost", "new"]
 SOON_MINUTES = 15.0  # after sleep onset, in which REM is early
 
 
-@dataclass(frozen=True, slots=True)
-class RareEvent:
+@dataclass(frozen=True, slots=True, eq=False)
+class RareEvent(ComparedByValue):
     """One rare event of a night.
 
     Attributes

@@ -35,6 +35,7 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import NAN, Indices, Labels
 from stageguard.base.lazy import ShownInNotebooks
+from stageguard.base.values import ComparedByValue
 from stageguard.measures.bouts import (
     ScoredNight,
     bouts_of,
@@ -66,7 +67,7 @@ _LONGEST_NIGHT_MINUTES = 60.0 * LONGEST_NIGHT_HOURS
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class SleepStatistics(ShownInNotebooks):
+class SleepStatistics(ComparedByValue, ShownInNotebooks):
     """Sleep statistics of one hypnogram. NaN where a quantity does not exist: see `reasons`.
 
     The numbers are those of `stageguard.night.quantities.NIGHT`.

@@ -26,6 +26,7 @@ from stageguard.base import checks
 from stageguard.base.arrays import NAN, Ints, Ints32, Labels, Mask
 from stageguard.base.errors import Argument, InputError, Message
 from stageguard.base.lazy import ShownInNotebooks
+from stageguard.base.values import ComparedByValue
 from stageguard.guard.automaton import minimum_epochs
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import (
@@ -88,7 +89,7 @@ class Indicator:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Validity(ShownInNotebooks):
+class Validity(ComparedByValue, ShownInNotebooks):
     """The indicators of one night.
 
     Attributes

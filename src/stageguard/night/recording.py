@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from stageguard.night.hypnogram import Hypnogram
 SLOWEST_HZ, FASTEST_HZ = 1e-4, 1e9  # a sample in three hours; a billion in a second
 
 
+@runtime_checkable
 class Samples(Protocol):
     """Samples that may stay in a file until a slice of them is read."""
 

@@ -17,6 +17,7 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import Floats, Floats32, Mask
 from stageguard.base.errors import InputError
+from stageguard.base.values import ComparedByValue
 from stageguard.night.recording import EpochGrid, Recording, Signal, scored_epoch_seconds
 from stageguard.signals.modalities import modality_of
 from stageguard.signals.windows import (
@@ -218,7 +219,7 @@ RULES: tuple[Rules, ...] = ("kdd2026", "graded")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SignalQuality:
+class SignalQuality(ComparedByValue):
     """How much of each epoch is lost, and why.
 
     Parameters

@@ -25,6 +25,7 @@ from stageguard.base.arrays import Floats, Floats32, Ints, Mask
 from stageguard.base.errors import Argument, EpochNumber, InputError, Message, did_you_mean
 from stageguard.base.files import write_cell, write_together
 from stageguard.base.schema import plain_table, read_table, read_toml
+from stageguard.base.values import ComparedByValue
 from stageguard.formats.tables.timing import MOST_MISSING
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import EpochGrid, Recording
@@ -158,7 +159,7 @@ def _from_file(path: Path) -> Recipe:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Features:
+class Features(ComparedByValue):
     """Features of one recording, epoch by epoch, and the expert's stages if known.
 
     An epoch without a signal is NaN throughout. A single missing number is an error.

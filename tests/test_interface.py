@@ -1,0 +1,125 @@
+"""What every public name promises: types that other tools can read."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import pickle
+import typing
+
+import numpy as np
+import pydantic
+import pytest
+
+import stageguard as sg
+
+OF_SKLEARN = ("set_fit_request", "set_predict_request", "set_predict_proba_request", "set_score_request")
+checked = pydantic.validate_call(config={"arbitrary_types_allowed": True})
+
+
+def public_functions():
+    for name in sg.__all__:
+        found = getattr(sg, name)
+        if inspect.isfunction(found):
+            yield name, found
+        elif inspect.isclass(found):
+            for method in vars(found):
+                if not method.startswith("_") and method not in OF_SKLEARN:
+                    value = getattr(found, method)
+                    if inspect.isroutine(value):
+                        yield f"{name}.{method}", value
+
+
+def public_classes():
+    for name in sg.__all__:
+        found = getattr(sg, name)
+        if inspect.isclass(found) and not issubclass(found, Exception):  # errors are built in, without one
+            yield name, found
+
+
+FUNCTIONS, CLASSES = dict(public_functions()), dict(public_classes())
+
+
+def test_functions_of_the_interface_are_found():
+    assert {"decode", "fit", "stage", "Hypnodensity.merge", "Profile.load"} <= set(FUNCTIONS)
+    assert {"Decoding", "Posterior", "SemiMarkovDecoder"} <= set(CLASSES)
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, *CLASSES])
+def test_types_of_public_callables_can_be_looked_up(name):
+    found = {**FUNCTIONS, **CLASSES}[name]
+    types = typing.get_type_hints(found)
+    parameters = inspect.signature(found, eval_str=True).parameters.values()
+    assert not [parameter.name for parameter in parameters if isinstance(parameter.annotation, str)]
+    if name in FUNCTIONS:
+        assert "return" in types
+        untyped = {parameter.name for parameter in parameters} - set(types) - {"self", "cls"}
+        assert not untyped
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_pydantic_can_check_calls_of_public_functions(name):
+    assert callable(checked(FUNCTIONS[name]))
+
+
+def test_a_call_that_pydantic_checked_gives_the_same_result():
+    night = sg.simulate_night(hours=1, seed=1)
+    quality = np.zeros(night.density.n_epochs)
+    result = checked(sg.decode)(night.density, "human-psg-5", quality=quality, pins={3: "W"})
+    assert result == sg.decode(night.density, "human-psg-5", quality=quality, pins={3: "W"})
+    with pytest.raises(pydantic.ValidationError) as caught:
+        checked(sg.decode)(night.density, "human-psg-5", logits="perhaps")
+    assert [error["loc"] for error in caught.value.errors()] == [("logits",)]
+
+
+NIGHT = sg.simulate_night(hours=6, seed=1)
+WITHOUT_NAN = {"KnownStager", "Stager"}  # nor arrays: what a stager says of itself
+BY_IDENTITY = {"Recording", "Signal", "Series", "RecordingFile"}  # their samples may be gigabytes in files
+RESULTS = {
+    "Agreement": lambda: sg.agreement(NIGHT.expert, sg.decode(NIGHT.density, "human-psg-5")),
+    "Change": lambda: sg.explain(sg.decode(NIGHT.density, "human-psg-5"))[0],
+    "Decoding": lambda: sg.decode(NIGHT.density, "human-psg-5"),
+    "Estimates": lambda: sg.estimates(sg.decode(NIGHT.density, "human-psg-5")),
+    "Intervals": lambda: sg.intervals(sg.decode(NIGHT.density, "human-psg-5"), method="model", n=50),
+    "Posterior": lambda: sg.posterior(NIGHT.density, "human-psg-5"),
+    "SleepStatistics": lambda: sg.sleep_statistics(sg.decode(NIGHT.density, "human-psg-5")),
+    "Strength": lambda: sg.decode(NIGHT.density, "human-psg-5").strength,
+    "Validity": lambda: sg.validity(sg.decode(NIGHT.density, "human-psg-5")),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_results_of_equal_calls_are_equal(name):
+    first, second = RESULTS[name](), RESULTS[name]()
+    assert type(first).__name__ == name
+    for other in (second, pickle.loads(pickle.dumps(first))):
+        assert other is not first
+        assert other == first
+        assert hash(other) == hash(first)
+    assert first != NIGHT
+
+
+def test_results_that_differ_in_one_number_are_not_equal():
+    decoding = RESULTS["Decoding"]()
+    other = NIGHT.density.probabilities.copy()
+    other[0] = np.roll(other[0], 1)
+    assert decoding != sg.decode(NIGHT.density.with_rows(other), "human-psg-5")
+    strength = decoding.strength
+    assert np.isnan(dataclasses.replace(strength, fi_after=float("nan")).fi_after)
+    assert dataclasses.replace(strength, fi_after=float("nan")) != strength
+    statistics = RESULTS["SleepStatistics"]()
+    assert dataclasses.replace(statistics, labels=statistics.labels[::-1].copy()) != statistics
+
+
+@pytest.mark.parametrize("name", sorted(set(CLASSES) - BY_IDENTITY))
+def test_public_dataclasses_compare_by_value(name):
+    kind = CLASSES[name]
+    if not dataclasses.is_dataclass(kind):
+        return
+    # the method that `dataclass` makes fails for arrays and finds NaN unequal
+    makes_its_own = kind.__dataclass_params__.eq
+    hints = list(typing.get_type_hints(kind).values())
+    parts = [part for hint in hints for part in (hint, *typing.get_args(hint))]
+    numbers = [part for part in parts if (typing.get_origin(part) or part) in (np.ndarray, float)]
+    assert not (makes_its_own and numbers) or name in WITHOUT_NAN
+    assert makes_its_own or kind.__eq__ is not object.__eq__
