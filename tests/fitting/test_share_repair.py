@@ -10,6 +10,8 @@ from messages import naming
 from nights import decode
 from small import profile_of
 from stageguard.base.errors import InputError
+from stageguard.fitting.material import read_material
+from stageguard.guard.options import GuardOptions
 from stageguard.profile.expert_shares import ExpertShares
 from stageguard.report.methods import settings
 
@@ -122,6 +124,15 @@ def test_a_stager_whose_rare_stages_the_rule_lifts_is_left_to_it():
     never_lifts = base().to_dict()["strength"] | {"lift": False}
     tuned = sg.tune(nights(OFF), base().replace(strength=never_lifts), trained="natural")
     assert tuned.provenance["shares"] == "repaired"
+
+
+@pytest.mark.parametrize("trained", ["natural", "balanced"])
+def test_the_default_of_a_fit_knows_how_the_stager_was_trained(trained):
+    given = nights(OFF, n=2)
+    experts = [rows.argmax(axis=1).astype(np.int8) for rows in given]
+    options = GuardOptions(epoch_seconds=30.0, trained=trained)
+    material = read_material(given, experts, base(), options=options)
+    assert [night.measured.is_lifted for night in material.nights] == 2 * [trained == "natural"]
 
 
 def test_short_recordings_are_left_alone():

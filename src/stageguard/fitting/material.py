@@ -289,7 +289,8 @@ def _measured(
     density = Hypnodensity(
         rows, base.scheme, stager.epoch_seconds, from_labels=None if said is None else "typical"
     )
-    return MeasuredNight.of(inputs.night_of(density, base, DEFAULTS), base)
+    options = GuardOptions(trained=stager.options.trained)
+    return MeasuredNight.of(inputs.night_of(density, base, options), base)
 
 
 def _n_nights(densities: Any, hypnograms: Any) -> int:
