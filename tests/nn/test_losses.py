@@ -320,12 +320,12 @@ WRONG = {
     "stage too high": (
         {"targets": torch.tensor([[0] * 5, [0, 0, 0, 3, 0]])},
         "targets hold 3 (sequence 1, epoch 3), expected 0 to 2 (W, N, R), "
-        "or -1 where an epoch is not scored.",
+        "or -1 or -100 where an epoch is not scored.",
     ),
     "stage too low": (
-        {"targets": torch.full((2, 5), -100)},
-        "targets hold -100 (sequence 0, epoch 0), expected 0 to 2 (W, N, R), "
-        "or -1 where an epoch is not scored.",
+        {"targets": torch.full((2, 5), -2)},
+        "targets hold -2 (sequence 0, epoch 0), expected 0 to 2 (W, N, R), "
+        "or -1 or -100 where an epoch is not scored.",
     ),
     "targets in floating point": (
         {"targets": torch.zeros(2, 5)},
@@ -334,14 +334,6 @@ WRONG = {
     "targets of another shape": (
         {"targets": torch.zeros(2, 4, dtype=torch.long)},
         "targets: got shape (2, 4) for logits of shape (2, 5, 3), expected (batch, epochs) = (2, 5).",
-    ),
-    "nothing scored": (
-        {"targets": torch.full((2, 5), -1)},
-        "no epoch of the batch (2, 5) is scored, expected at least one: leave such sequences out.",
-    ),
-    "empty mask": (
-        {"mask": torch.zeros(2, 5, dtype=torch.bool)},
-        "no epoch of the batch (2, 5) is scored, expected at least one: leave such sequences out.",
     ),
     "mask of numbers": (
         {"mask": torch.ones(2, 5)},

@@ -458,11 +458,7 @@ WRONG = {
     "stage out of range": (
         {"targets": torch.full((1, 5), 3)},
         "targets hold 3 (sequence 0, epoch 0), expected 0 to 2 (W, N, R), "
-        "or -1 where an epoch is not scored.",
-    ),
-    "nothing scored": (
-        {"mask": torch.zeros(1, 5, dtype=torch.bool)},
-        "no epoch of the batch (1, 5) is scored, expected at least one: leave such sequences out.",
+        "or -1 or -100 where an epoch is not scored.",
     ),
     "other stages": (
         {"logits": torch.zeros(1, 5, 4)},

@@ -82,10 +82,22 @@ def array_of_tensor(tensor: Any) -> npt.NDArray[Any]:
     plain = tensor.detach().cpu()
     if str(plain.layout) != "torch.strided":  # sparse ones
         plain = plain.to_dense()
-    if plain.is_floating_point():
-        plain = plain.double()
-    values: npt.NDArray[Any] = plain.numpy()
-    return values
+    is_half = plain.is_floating_point() and plain.element_size() == 2
+    values: npt.NDArray[Any] = (plain.double() if plain.is_floating_point() else plain).numpy()
+    return _rows_of_half_precision(values) if is_half else values
+
+
+# Largest error of a row's sum after a softmax in bfloat16, which has eight bits: a few of its last digits.
+_HALF_TOLERANCE = 2**-6
+
+
+def _rows_of_half_precision(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return probabilities (..., stages) divided by their sums, which rounding moved; others as they are."""
+    if values.ndim < 2 or not values.size or (values < 0).any():
+        return values
+    sums = values.sum(axis=-1, keepdims=True)
+    is_off = np.abs(sums - 1.0) > _HALF_TOLERANCE  # False for rows of NaN, which have no evidence
+    return values if is_off.any() else values / sums
 
 
 def n_dimensions(value: object) -> int | None:

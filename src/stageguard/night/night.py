@@ -39,6 +39,14 @@ class Exportable(ShownInNotebooks):
         to_frame: Callable[[Exportable], Any] = load("formats.tools.stageguard:to_frame")
         return to_frame(self)
 
+    def to(self, device: object, **options: object) -> Self:
+        """Return the night itself, which is in main memory whatever the device.
+
+        Trainers such as Lightning's move every output of a network by calling ``to``; an output without it
+        they take apart and fill again, which a frozen night refuses.
+        """
+        return self
+
 
 class ExportableStages(Exportable):
     """A night of stages that can also be turned into other tools' objects."""

@@ -11,17 +11,22 @@ from stageguard.base import checks
 from stageguard.base.errors import InputError, StageGuardWarning, did_you_mean
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.stages import StageScheme
-from stageguard.nn.pytorch import Tensor, functional, nn, torch, warn
+from stageguard.nn.pytorch import Tensor, functional, nn, outside_graph, torch, warn
 from stageguard.profile.profile import Profile, as_profile
+
+# What marks an epoch without a score: our own value, and the one that torch's cross-entropy ignores.
+UNSCORED_TARGETS = (UNSCORED, -100)
 
 
 class Batch(NamedTuple):
     """The checked input of a loss: logits (batch, epochs, stages), the others (batch, epochs)."""
 
     logits: Tensor
-    targets: Tensor  # int64
-    mask: Tensor | None  # which epochs count; None if all do
+    targets: Tensor  # int64; UNSCORED where an epoch does not count
+    scored: Tensor  # bool: which epochs count
     segment_ids: Tensor | None
+    wrong: Tensor  # bool: which epochs should count, but have a target that is no stage
+    given: Tensor  # targets as they came
 
 
 class Parts(Protocol):
@@ -39,6 +44,7 @@ class SequenceLoss(nn.Module, Generic[P]):
     """A loss of logits and scored stages that has parts; the part `total` is minimised."""
 
     profile: Profile
+    check_values: bool
 
     def forward(
         self,
@@ -55,9 +61,9 @@ class SequenceLoss(nn.Module, Generic[P]):
         logits : Tensor (batch, epochs, stages)
             A network's output before softmax.
         targets : integer Tensor (batch, epochs)
-            Stage indices in the profile's order, -1 where an epoch is not scored.
+            Stage indices in the profile's order, -1 or -100 where an epoch is not scored.
         mask : bool Tensor (batch, epochs), optional
-            True where an epoch counts, False on padding.
+            True where an epoch counts, False on padding, where targets may have any value.
         segment_ids : integer Tensor (batch, epochs), optional
             Epochs with the same number follow each other in time; a change begins another recording.
         """
@@ -73,9 +79,23 @@ class SequenceLoss(nn.Module, Generic[P]):
     ) -> P:
         """Return the loss with its parts; arguments as in `forward`."""
         logits = check_logits(logits, self.profile.scheme)
-        targets, all_scored = check_targets(targets, logits, self.profile.scheme)
-        scored = scored_epochs(targets, all_scored, check_mask(mask, logits))
-        return self.parts_of(Batch(logits, targets, scored, check_segment_ids(segment_ids, logits)))
+        targets = check_epochs(targets, logits, "targets", "stage indices").to(torch.int64)
+        is_stage = (targets >= 0) & (targets < self.profile.scheme.n_stages)
+        wrong = ~is_stage
+        for value in UNSCORED_TARGETS:
+            wrong = wrong & (targets != value)
+        mask = check_mask(mask, logits)
+        scored = is_stage if mask is None else is_stage & mask
+        return self.parts_of(
+            Batch(
+                logits,
+                targets.masked_fill(~scored, UNSCORED),
+                scored,
+                check_segment_ids(segment_ids, logits),
+                wrong if mask is None else wrong & mask,
+                targets,
+            )
+        )
 
     def parts_of(self, batch: Batch) -> P:
         """Return the parts for a checked batch."""
@@ -106,37 +126,23 @@ def check_logits(logits: Any, scheme: StageScheme) -> Tensor:
     return result
 
 
-def check_targets(targets: Tensor, logits: Tensor, scheme: StageScheme) -> tuple[Tensor, bool]:
-    """Return stage indices (batch, epochs) as int64, and whether all of them are scored."""
-    targets = _epochs(targets, logits, "targets", "stage indices")
-    lowest, highest = (int(value) for value in targets.aminmax())
-    if lowest < UNSCORED or highest >= scheme.n_stages:
-        wrong = int(highest if highest >= scheme.n_stages else lowest)
-        at = tuple((targets == wrong).nonzero()[0].tolist())
-        raise InputError(
-            f"targets hold {wrong} (sequence {at[0]}, epoch {at[1]}), expected 0 to {scheme.n_stages - 1} "
-            f"({', '.join(scheme.names)}), or -1 where an epoch is not scored."
-        )
-    return targets.to(torch.int64), lowest >= 0
-
-
 def check_mask(mask: Any, logits: Tensor) -> Tensor | None:
     """Return which epochs count (batch, epochs), or None if all do."""
     if mask is None:
         return None
     if isinstance(mask, Tensor) and mask.dtype != torch.bool:
         raise InputError(f"mask is {mask.dtype}, expected torch.bool: True where an epoch is scored.")
-    return _some(_epochs(mask, logits, "mask", "True where an epoch is scored"))
+    return check_epochs(mask, logits, "mask", "True where an epoch is scored")
 
 
 def check_segment_ids(segment_ids: Tensor | None, logits: Tensor) -> Tensor | None:
     """Return the number of each epoch's stretch (batch, epochs)."""
     if segment_ids is None:
         return None
-    return _epochs(segment_ids, logits, "segment_ids", "one number per unbroken stretch of a recording")
+    return check_epochs(segment_ids, logits, "segment_ids", "one number per unbroken stretch of a recording")
 
 
-def _epochs(values: Any, logits: Tensor, what: str, meaning: str) -> Tensor:
+def check_epochs(values: Any, logits: Tensor, what: str, meaning: str) -> Tensor:
     """Return one value per epoch as (batch, epochs), on the logits' device."""
     if not isinstance(values, Tensor):
         raise InputError(f"{what}: got a {type(values).__name__}, expected a torch.Tensor ({meaning}).")
@@ -152,23 +158,6 @@ def _epochs(values: Any, logits: Tensor, what: str, meaning: str) -> Tensor:
         )
     result: Tensor = values.to(logits.device)
     return result
-
-
-def scored_epochs(targets: Tensor, all_scored: bool, mask: Tensor | None) -> Tensor | None:
-    """Return which epochs are scored and count (batch, epochs), or None if all do."""
-    if all_scored:
-        return mask
-    return _some(targets >= 0 if mask is None else mask & (targets >= 0))
-
-
-def _some(scored: Tensor) -> Tensor:
-    """Return which epochs are scored; raise an error if none is."""
-    if not scored.any():
-        raise InputError(
-            f"no epoch of the batch {tuple(scored.shape)} is scored, expected at least one: "
-            "leave such sequences out."
-        )
-    return scored
 
 
 def paired_epochs(mask: Tensor | None, segment_ids: Tensor | None) -> Tensor | None:
@@ -222,6 +211,16 @@ def class_weights_for(
     return torch.tensor(checked, dtype=torch.float64)
 
 
+def explain_targets(batch: Batch, scheme: StageScheme) -> InputError:
+    """Return the error for targets that are no stages; it names the first."""
+    sequence, epoch = batch.wrong.nonzero()[0].tolist()
+    unscored = " or ".join(map(str, UNSCORED_TARGETS))
+    return InputError(
+        f"targets hold {batch.given[sequence, epoch].item()} (sequence {sequence}, epoch {epoch}), expected "
+        f"0 to {scheme.n_stages - 1} ({', '.join(scheme.names)}), or {unscored} where an epoch is not scored."
+    )
+
+
 def explain_not_finite(loss: float, logits: Tensor, mask: Tensor | None, scheme: StageScheme) -> InputError:
     """Return the error for a loss that is not finite; it names the first epoch that causes it."""
     wrong = ~logits.isfinite()
@@ -266,6 +265,8 @@ class TransitionPenalty(nn.Module):
     ----------
     profile : Profile or str
         A profile or its name. A warning is given if it has no rare pairs, as the penalty is then zero.
+    check_values : bool
+        As in `StageGuardLoss`.
 
     Examples
     --------
@@ -275,19 +276,17 @@ class TransitionPenalty(nn.Module):
 
     _rare: Tensor
 
-    def __init__(self, profile: Profile | str) -> None:
+    def __init__(self, profile: Profile | str, *, check_values: bool = True) -> None:
         super().__init__()
         self.profile = as_profile(profile)
+        self.check_values = checks.flag(check_values, "check_values")
         names = self.profile.scheme.names
         rare = torch.zeros(len(names), len(names))  # (stages, stages): [first, second]
         for pair in self.profile.rare:
             rare[names.index(pair.source), names.index(pair.target)] = 1.0
         self.register_buffer("_rare", rare, persistent=False)
         if not self.profile.rare:
-            warn(
-                f"profile {self.profile.name!r} has no rare transitions: the transition penalty is zero. "
-                'Name some in the profile, such as rare = [["W", "R"]], or set the penalty\'s weight to 0.'
-            )
+            warn(_explain_zero_penalty(self.profile))
 
     def forward(
         self, logits: Tensor, mask: Tensor | None = None, *, segment_ids: Tensor | None = None
@@ -302,10 +301,12 @@ class TransitionPenalty(nn.Module):
         segment_ids = check_segment_ids(segment_ids, logits)
         scores = stages_first(logits, mask)
         penalty = self._loss_of(scores, mask, segment_ids)
-        # without pairs the penalty is 0 whatever the logits are, so check the probabilities instead
-        seen = penalty if self._has_pairs(scores) else scores.softmax(0).sum()
-        if not math.isfinite(seen.item()):
-            raise explain_not_finite(seen.item(), logits, mask, self.profile.scheme)
+        if self.check_values:
+            # without pairs the penalty is 0 whatever the logits are, so check the probabilities instead
+            seen = penalty if self._has_pairs(scores) else scores.softmax(0).sum()
+            value = seen.item()  # the one wait for the device
+            if not math.isfinite(value):
+                raise explain_not_finite(value, logits, mask, self.profile.scheme)
         return penalty.to(logits.dtype)
 
     def _has_pairs(self, scores: Tensor) -> bool:
@@ -330,6 +331,27 @@ class TransitionPenalty(nn.Module):
         return f"{self.profile.name!r}, rare: {pairs or 'none'}"
 
 
+# Profiles that discourage no transition, and the paper's profile of the same stages that does.
+TRAINED_WITH = {
+    "human-bioradar-3": "kdd2026-bioradar",
+    "human-cardiorespiratory-3": "kdd2026-cardiorespiratory",
+    "human-psg-3": "kdd2026-cardiorespiratory",  # the paper has no polysomnography with three stages
+    "human-psg-5": "kdd2026-psg-5",
+    "mouse-eeg-emg-3": "kdd2026-mouse-eeg-emg",
+}
+
+
+def _explain_zero_penalty(profile: Profile) -> str:
+    """Return the warning for a profile without rare transitions, with what to train with."""
+    other, names = TRAINED_WITH.get(profile.name), profile.scheme.names
+    paired = f"Train with {other!r} and decode with {profile.name!r}. " if other else ""
+    own = f'Or name some: profile.replace(rare=[["{names[0]}", "{names[-1]}"]]). ' if len(names) > 2 else ""
+    return (
+        f"profile {profile.name!r} has no rare transitions: the transition penalty is zero. {paired}{own}"
+        "For the profile's own rules train with SemiMarkovLoss, for cross-entropy alone with weight=0."
+    )
+
+
 def _exactly(a: Tensor, b: Tensor) -> Tensor:
     """Return a @ b in their own precision, also inside autocast."""
     device = a.device.type
@@ -352,11 +374,15 @@ class StageGuardLoss(SequenceLoss[LossParts]):
         Weight of each stage in the cross-entropy, in the scheme's order or by name.
     label_smoothing : float
         Share of each label that is spread evenly over all stages, including its own, 0 to 1.
+    check_values : bool
+        Whether a target that is no stage, and a loss that is not finite, raise an error; the check waits for
+        the device once. With False nothing waits, and the loss is NaN or infinite for the training loop to
+        handle: a gradient scaler skips the step.
 
     Examples
     --------
     >>> loss = StageGuardLoss("kdd2026-mouse-eeg-emg", weight=0.5)
-    >>> loss(logits, targets).backward()  # targets: -1 where an epoch is not scored
+    >>> loss(logits, targets).backward()  # targets: -1 or -100 where an epoch is not scored
     >>> loss.parts(logits, targets).penalty
     """
 
@@ -368,9 +394,12 @@ class StageGuardLoss(SequenceLoss[LossParts]):
         weight: float = 0.5,
         class_weights: Sequence[float] | Mapping[str, float] | Tensor | None = None,
         label_smoothing: float = 0.0,
+        *,
+        check_values: bool = True,
     ) -> None:
         super().__init__()
         self.profile = as_profile(profile)
+        self.check_values = checks.flag(check_values, "check_values")
         self.weight = checks.number(weight, "weight", low=0.0)
         self.label_smoothing = checks.number(label_smoothing, "label_smoothing", low=0.0, high=1.0)
         weights = class_weights_for(class_weights, self.profile.scheme)
@@ -382,20 +411,33 @@ class StageGuardLoss(SequenceLoss[LossParts]):
 
     def parts_of(self, batch: Batch) -> LossParts:
         """Return means over the epochs or pairs that count, in single precision or better."""
-        scores = stages_first(batch.logits, batch.mask)
-        scored = batch.targets if batch.mask is None else batch.targets.masked_fill(~batch.mask, UNSCORED)
-        cross_entropy = functional.cross_entropy(
+        scores = stages_first(batch.logits, batch.scored)
+        # a mean over no epoch would be 0/0: without a scored epoch all count, times 0
+        some = batch.scored.any()
+        cross_entropy = some * functional.cross_entropy(
             scores.flatten(1)[None],  # (1, stages, batch * epochs)
-            scored.flatten()[None],  # (1, batch * epochs)
+            batch.targets.masked_fill(~some, 0).flatten()[None],  # (1, batch * epochs)
             weight=None if self._class_weights is None else self._class_weights.to(scores),
             ignore_index=UNSCORED,
             label_smoothing=self.label_smoothing,
         )
-        penalty = self.penalty._loss_of(scores, batch.mask, batch.segment_ids)
+        penalty = self.penalty._loss_of(scores, batch.scored, batch.segment_ids)
         total = cross_entropy + self.weight * penalty
-        if not math.isfinite(total.item()):
-            raise explain_not_finite(total.item(), batch.logits, batch.mask, self.profile.scheme)
+        if self.check_values:
+            self._check(batch, total)
+        else:  # a factor, so that gradients are NaN too
+            total = total * torch.where(batch.wrong.any(), math.nan, 1.0)
         return LossParts(total, cross_entropy, penalty)
+
+    @outside_graph
+    def _check(self, batch: Batch, total: Tensor) -> None:
+        """Raise an error for a target that is no stage, or a loss that is not finite."""
+        is_wrong = batch.wrong.any()
+        if (total.isfinite() & ~is_wrong).item():  # the one wait for the device
+            return
+        if is_wrong.item():
+            raise explain_targets(batch, self.profile.scheme)
+        raise explain_not_finite(total.item(), batch.logits, batch.scored, self.profile.scheme)
 
     def extra_repr(self) -> str:
         """Return the options, for `repr`."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from stageguard.base.errors import StageGuardWarning
 from stageguard.base.extras import library
@@ -18,6 +20,15 @@ try:
 except ModuleNotFoundError:
     library("torch", NEEDED_BY, EXTRA)  # raises an error that says how to install it
     raise
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def outside_graph(method: F) -> F:
+    """Mark a method that `torch.compile` leaves alone, as it needs the numbers themselves."""
+    disable: Callable[[F], F] = torch.compiler.disable
+    return disable(method)
 
 
 def warn(message: str) -> None:

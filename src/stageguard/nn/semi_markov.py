@@ -20,8 +20,8 @@ from stageguard.guard import kernels
 from stageguard.guard.automaton import Automaton, compile_automaton, compile_tables, weigh
 from stageguard.guard.kernels import reference
 from stageguard.guard.solver import prior_nats
-from stageguard.nn.losses import Batch, SequenceLoss, explain_not_finite
-from stageguard.nn.pytorch import Tensor, nn, torch, warn
+from stageguard.nn.losses import Batch, SequenceLoss, explain_not_finite, explain_targets
+from stageguard.nn.pytorch import Tensor, nn, outside_graph, torch, warn
 from stageguard.profile.profile import Profile, as_profile
 
 # Far above any sum of transition scores, and small enough not to cost their digits.
@@ -297,6 +297,8 @@ class SemiMarkovLoss(SequenceLoss[SemiMarkovParts]):
         Length of an epoch. Default: the profile's.
     reduction : "mean", "sum" or "none"
         The mean over scored epochs, the sum, or the sum per sequence of the batch.
+    check_values : bool
+        As in `StageGuardLoss`. This loss is computed on the CPU and waits for the device in any case.
 
     Attributes
     ----------
@@ -308,7 +310,7 @@ class SemiMarkovLoss(SequenceLoss[SemiMarkovParts]):
     Examples
     --------
     >>> loss = SemiMarkovLoss("human-psg-5")
-    >>> loss(logits, targets).backward()  # targets: -1 where an epoch is not scored
+    >>> loss(logits, targets).backward()  # targets: -1 or -100 where an epoch is not scored
     """
 
     def __init__(
@@ -319,9 +321,11 @@ class SemiMarkovLoss(SequenceLoss[SemiMarkovParts]):
         transition_weight: float | None = None,
         epoch_seconds: float | None = None,
         reduction: Literal["mean", "sum", "none"] = "mean",
+        check_values: bool = True,
     ) -> None:
         super().__init__()
         self.profile = as_profile(profile)
+        self.check_values = checks.flag(check_values, "check_values")
         self.reduction = checks.choice(reduction, "reduction", ("mean", "sum", "none"))
         seconds = self.profile.epoch_seconds if epoch_seconds is None else checks.epoch_seconds(epoch_seconds)
         self.assumed: tuple[str, ...] = ()
@@ -342,21 +346,32 @@ class SemiMarkovLoss(SequenceLoss[SemiMarkovParts]):
         else:
             self.register_parameter("transition_scores", None)
 
+    @outside_graph  # NumPy and the compiled core do the work
     def parts_of(self, batch: Batch) -> SemiMarkovParts:
         """Return the loss in nats; each run of epochs that count is treated as a whole recording."""
         evidence = self._evidence(batch.logits)
         paths = self._read(evidence, batch)
-        apply: Callable[..., Tensor] = _NegativeLogLikelihood.apply
-        nll = apply(evidence, self.transition_scores, paths)  # (batch,)
-        self._warn_of_many(paths)
+        n_epochs, n_freed = (0, 0) if paths is None else (paths.n_epochs, paths.n_freed)
+        if paths is None:
+            nll = self._without_paths(evidence, batch)
+        else:
+            apply: Callable[..., Tensor] = _NegativeLogLikelihood.apply
+            nll = apply(evidence, self.transition_scores, paths)  # (batch,)
+            self._warn_of_many(paths)
         if self.reduction == "mean":
-            nll = nll.sum() / paths.n_epochs
+            nll = nll.sum() / max(n_epochs, 1)
         elif self.reduction == "sum":
             nll = nll.sum()
         half = batch.logits.dtype in (torch.float16, torch.bfloat16)
-        return SemiMarkovParts(
-            nll.to(torch.float32 if half else batch.logits.dtype), paths.n_epochs, paths.n_freed
-        )
+        return SemiMarkovParts(nll.to(torch.float32 if half else batch.logits.dtype), n_epochs, n_freed)
+
+    def _without_paths(self, evidence: Tensor, batch: Batch) -> Tensor:
+        """Return 0 per sequence (batch,) if no epoch is scored, else NaN; the gradients are the same."""
+        is_empty = not (batch.scored | batch.wrong).any()
+        summed = evidence.masked_fill(~batch.scored[..., None], 0.0).sum((1, 2))
+        if self.transition_scores is not None:
+            summed = summed + self.transition_scores.sum()
+        return summed * (0.0 if is_empty else math.nan)
 
     def _evidence(self, logits: Tensor) -> Tensor:
         """Return the decoder's evidence, up to a constant per epoch that does not change the loss."""
@@ -369,33 +384,49 @@ class SemiMarkovLoss(SequenceLoss[SemiMarkovParts]):
                 evidence = evidence + torch.tensor(biases, dtype=torch.float64, device=logits.device)
         return evidence
 
-    def _read(self, evidence: Tensor, batch: Batch) -> Paths:
-        n_sequences, n_epochs = batch.targets.shape
-        scored, ids = (None if x is None else x.cpu().numpy() for x in (batch.mask, batch.segment_ids))
+    def _read(self, evidence: Tensor, batch: Batch) -> Paths | None:
+        """Return the paths of a batch; None if no epoch is scored, or values are wrong and not checked."""
+        scheme = self.profile.scheme
+        if batch.wrong.any():
+            if self.check_values:
+                raise explain_targets(batch, scheme)
+            return None
+        scored = _array(batch.scored)
+        if not scored.any():
+            return None
+        scores = None if self.transition_scores is None else self._learned_scores()
+        if scores is not None and not np.isfinite(scores).all():
+            if self.check_values:
+                raise self._explain_scores(scores)
+            return None
+        ids = None if batch.segment_ids is None else _array(batch.segment_ids)
         paths = Paths(
             self._lattice,
-            None if self.transition_scores is None else self._learned_scores(),
-            np.ascontiguousarray(evidence.detach().cpu().numpy()),
-            batch.targets.cpu().numpy(),
-            cut_pieces((n_sequences, n_epochs), scored, ids),
+            scores,
+            np.ascontiguousarray(_array(evidence)),
+            _array(batch.targets),
+            cut_pieces(scored.shape, None if scored.all() else scored, ids),
         )
         if not math.isfinite(paths.spread):
-            raise explain_not_finite(paths.spread, evidence, batch.mask, self.profile.scheme)
+            if self.check_values:
+                raise explain_not_finite(paths.spread, evidence, batch.scored, scheme)
+            return None
         return paths
 
     def _learned_scores(self) -> Floats:
-        """Return the transition scores (stages, stages), after checking that they are finite."""
+        """Return the transition scores (stages, stages)."""
         if self.transition_scores is None:
             raise InputError("no transitions were learned: make the loss with learn_transitions=True.")
         scores: Floats = self.transition_scores.detach().cpu().double().numpy()
-        wrong = np.argwhere(~np.isfinite(scores))
-        if len(wrong):
-            source, target = (self.profile.scheme.names[i] for i in wrong[0])
-            raise InputError(
-                f"transition_scores: {scores[tuple(wrong[0])]:g} from {source} to {target}, expected finite "
-                "numbers. Lower the learning rate."
-            )
         return scores
+
+    def _explain_scores(self, scores: Floats) -> InputError:
+        row, column = np.argwhere(~np.isfinite(scores))[0]
+        source, target = self.profile.scheme.names[row], self.profile.scheme.names[column]
+        return InputError(
+            f"transition_scores: {scores[row, column]:g} from {source} to {target}, expected finite "
+            "numbers. Lower the learning rate."
+        )
 
     def _warn_of_many(self, paths: Paths) -> None:
         if self._has_warned or paths.n_freed <= _MANY_FREED * paths.n_epochs:
@@ -414,6 +445,8 @@ class SemiMarkovLoss(SequenceLoss[SemiMarkovParts]):
         constant and a term for the stages at its two ends, so that `decode` decides alike.
         """
         scores = self._learned_scores()
+        if not np.isfinite(scores).all():
+            raise self._explain_scores(scores)
         if self.profile.durations:
             raise InputError(
                 "transitions learned beside a table of bout lengths cannot be written as a profile. "
@@ -438,6 +471,17 @@ class SemiMarkovLoss(SequenceLoss[SemiMarkovParts]):
         learned = ", transitions learned" if self.transition_scores is not None else ""
         states = self._lattice.automaton.n_states
         return f"{self.profile.name!r}, {states} states{learned}, reduction={self.reduction!r}"
+
+
+def _array(values: Tensor) -> Any:
+    plain = values.detach().cpu()
+    try:
+        return plain.numpy()
+    except RuntimeError as error:  # the tensors that torch.func passes have no numbers of their own
+        raise InputError(
+            "SemiMarkovLoss is computed outside torch, so that torch.func cannot transform it. Call "
+            "backward() on it, or use StageGuardLoss."
+        ) from error
 
 
 class _NegativeLogLikelihood(torch.autograd.Function):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -86,12 +86,17 @@ class Guarded(nn.Module):
         if criterion is not None:
             _check_criterion(criterion)
         self.criterion = criterion
+        self._knows_outputs = False  # whether a batch has shown the outputs to be of the kind that was named
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return logits (batch, epochs, stages) of a batch, whatever the layout of the network's output."""
+    def forward(self, x: Tensor, *inputs: Any, **named_inputs: Any) -> Tensor:
+        """Return logits (batch, epochs, stages) of a batch, whatever the layout of the network's output.
+
+        All other arguments, such as a padding mask, go to the network as they are; with `per_epoch`, tensors
+        (batch, epochs, ...) are joined to one row per epoch as `x` is.
+        """
         _check_input(x, 2, "with a batch axis and at least one more")
         n_sequences = x.shape[0]
-        rows = self.model(x.flatten(0, 1) if self.per_epoch else x)
+        rows = self._run(x, inputs, named_inputs)
         if not (isinstance(rows, Tensor) and rows.is_floating_point()):
             got = rows.dtype if isinstance(rows, Tensor) else type(rows).__name__
             raise InputError(
@@ -105,6 +110,21 @@ class Guarded(nn.Module):
             )
         return self._as_logits(self._arrange(rows, n_sequences))
 
+    def _run(self, x: Tensor, inputs: tuple[Any, ...], named_inputs: dict[str, Any]) -> Any:
+        """Return the network's own output; its errors keep their type and get a note that names it."""
+
+        def joined(value: Any) -> Any:
+            is_per_epoch = self.per_epoch and isinstance(value, Tensor) and value.shape[:2] == x.shape[:2]
+            return value.flatten(0, 1) if is_per_epoch else value
+
+        seen = joined(x)
+        try:
+            return self.model(seen, *map(joined, inputs), **{k: joined(v) for k, v in named_inputs.items()})
+        except Exception as error:
+            name, shape = type(self.model).__name__, tuple(seen.shape)
+            error.add_note(f"The network {name} raised this for an input of shape {shape}.")
+            raise
+
     def loss(
         self,
         x: Tensor,
@@ -112,13 +132,14 @@ class Guarded(nn.Module):
         mask: Tensor | None = None,
         *,
         segment_ids: Tensor | None = None,
+        inputs: Mapping[str, Any] | None = None,
     ) -> Tensor:
         """Return the criterion's loss of a batch.
 
-        `x` is the network's input (batch, ...), or (batch, epochs, ...) for a network of single epochs.
-        Targets, mask and segment_ids are those of `StageGuardLoss`.
+        `x` is the network's input (batch, ...), or (batch, epochs, ...) for a network of single epochs, and
+        `inputs` are its other inputs by name. Targets, mask and segment_ids are those of `StageGuardLoss`.
         """
-        logits = self(x)
+        logits = self(x, **(inputs or {}))
         self._check_targets(targets, logits)
         if self.criterion is None:
             self.criterion = StageGuardLoss(self.profile).to(logits.device)
@@ -247,23 +268,34 @@ class Guarded(nn.Module):
         return output if axis == -1 else output.transpose(1, 2)
 
     def _as_logits(self, rows: Tensor) -> Tensor:
+        is_half = rows.dtype in (torch.float16, torch.bfloat16)
         coarse = max(1e-3, torch.finfo(rows.dtype).eps)  # a sum in bfloat16 is 1 only to two digits
-        rows = rows.float() if rows.dtype in (torch.float16, torch.bfloat16) else rows
-        values = rows.detach()
-        is_distribution = bool((values >= 0).all()) and bool(((values.sum(-1) - 1.0).abs() <= coarse).all())
+        rows = rows.float() if is_half else rows
+        # a compiled or exported network cannot stop at values
+        if not self._knows_outputs and not torch.compiler.is_compiling():
+            self._check_outputs(rows.detach(), coarse)
         if self.outputs == "logits":
-            if is_distribution:
-                raise InputError(
-                    "the network's rows all sum to 1: these look like probabilities, not logits. "
-                    "Say outputs='probabilities', or remove its softmax."
-                )
             return rows
-        if not is_distribution and not bool(values.isnan().any()):
+        if is_half:
+            rows = rows / rows.sum(-1, keepdim=True)
+        return rows.clamp(min=torch.finfo(rows.dtype).tiny).log()
+
+    def _check_outputs(self, rows: Tensor, coarse: float) -> None:
+        """Check the kind of outputs, by the first batch without NaN; this waits for the device."""
+        if rows.isnan().any():
+            return
+        is_distribution = bool(((rows >= 0).all() & ((rows.sum(-1) - 1.0).abs() <= coarse).all()).item())
+        if self.outputs == "logits" and is_distribution:
             raise InputError(
-                f"the network's rows do not sum to 1 (the first has {values.flatten(0, 1)[0].tolist()}), "
+                "the network's rows all sum to 1: these look like probabilities, not logits. "
+                "Say outputs='probabilities', or remove its softmax."
+            )
+        if self.outputs == "probabilities" and not is_distribution:
+            raise InputError(
+                f"the network's rows do not sum to 1 (the first has {rows.flatten(0, 1)[0].tolist()}), "
                 "expected probabilities. Say outputs='logits' if it has no softmax."
             )
-        return rows.clamp(min=torch.finfo(rows.dtype).tiny).log()
+        self._knows_outputs = True
 
     def extra_repr(self) -> str:
         """Return profile and options, for `repr`."""
