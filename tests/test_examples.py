@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+import stageguard as sg
 from cli_runner import Runner
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -31,7 +33,7 @@ def test_cluster_examples_run_a_study_with_options_that_exist(name, capsys):
     assert all(option in said for option in options)
 
 
-def test_the_snakefile_is_python_but_for_its_rules_and_calls_options_that_exist(capsys):
+def test_the_snakefile_is_python_but_for_its_rules():
     text = (EXAMPLES / "Snakefile").read_text("utf-8")
     before, *rules = re.split(r"^rule (\w+):$", text, flags=re.MULTILINE)
     compile(before, "Snakefile", "exec")
@@ -39,6 +41,31 @@ def test_the_snakefile_is_python_but_for_its_rules_and_calls_options_that_exist(
     for body in rules[1::2]:
         for block in re.split(r"^    \w+:\n", body.strip("\n") + "\n", flags=re.MULTILINE)[1:]:
             compile(f"given(\n{block})", "Snakefile", "eval")
-    (command,) = re.findall(r'"(stageguard decode [^"]+)"', text)
+
+
+@pytest.mark.parametrize("name", ["Snakefile", "stageguard.nf"])
+def test_workflows_call_options_that_exist(name, capsys):
+    (command,) = re.findall(r"stageguard decode .+", (EXAMPLES / name).read_text("utf-8"))
+    options = re.findall(r"--\w+", command)
+    assert {"--profile", "--output"} <= set(options)
     said = Runner(capsys)("decode", "--help").out
-    assert [option for option in re.findall(r"--\w+", command) if option not in said] == []
+    assert [option for option in options if option not in said] == []
+
+
+def test_the_nextflow_process_keeps_what_its_command_writes(tmp_path, monkeypatch, capsys):
+    """Nextflow itself is not installed: its command is run as a task would run it."""
+    text = (EXAMPLES / "stageguard.nf").read_text("utf-8")
+    assert text.count("{") == text.count("}")
+    (command,) = re.findall(r"stageguard (decode .+)", text)
+    patterns = re.findall(r'path "(.+)", emit', text)
+    values = {"${night}": "night.csv", "${night.baseName}": "night", "${profile}": "human-psg-5"}
+    for name, value in values.items():
+        command = command.replace(name, value)
+        patterns = [pattern.replace(name, value) for pattern in patterns]
+    monkeypatch.chdir(tmp_path)
+    sg.simulate_night("human-psg-5", seed=1).density.save("night.csv")
+    assert Runner(capsys)(*shlex.split(command)).code == 0
+    assert [[path.name for path in tmp_path.glob(pattern)] for pattern in patterns] == [
+        ["night.hypnogram.tsv"],
+        ["night.hypnogram.json"],
+    ]

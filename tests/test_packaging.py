@@ -13,7 +13,8 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+DOCUMENT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PROJECT = DOCUMENT["project"]
 CONSTRAINTS = (ROOT / "constraints.txt").read_text("utf-8")
 ADDRESS = "https://example.org/stageguard"
 
@@ -146,6 +147,29 @@ def test_the_citation_has_what_its_format_asks_for():
     assert {"type", "title", "authors"} <= paper.keys()
     assert all({"given-names", "family-names"} <= author.keys() for author in paper["authors"])
     assert re.fullmatch(r"10\.\d{4,}/\S+", paper["doi"])
+
+
+def test_the_conda_recipe_needs_what_the_package_needs():
+    yaml = pytest.importorskip("yaml")
+    recipe = yaml.safe_load((ROOT / "conda" / "recipe.yaml").read_text("utf-8"))
+    needs = recipe["requirements"]
+    assert recipe["context"]["version"] == PROJECT["version"]
+    assert {need.replace(" ", "") for need in needs["run"]} == {*PROJECT["dependencies"], "python"}
+    host = {need.replace(" ", "") for need in needs["host"]}
+    assert host == {*DOCUMENT["build-system"]["requires"], "pip", "python"}
+    assert recipe["about"]["summary"] == PROJECT["description"]
+    (name, target), *others = PROJECT["scripts"].items()
+    assert recipe["build"]["python"]["entry_points"] == [f"{name} = {target}"] and not others
+
+
+def test_the_image_is_built_from_files_that_exist_and_runs_as_a_user():
+    kept = re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text("utf-8"), re.MULTILINE)
+    assert {"constraints.txt", "pyproject.toml", "src"} <= set(kept)
+    assert [name for name in kept if not (ROOT / name).exists()] == []
+    lines = (ROOT / "Containerfile").read_text("utf-8").splitlines()
+    (user,) = [line.partition(" ")[2] for line in lines if line.startswith("USER ")]
+    assert int(user.partition(":")[0]) > 0
+    assert f'ENTRYPOINT ["{next(iter(PROJECT["scripts"]))}"]' in lines
 
 
 def test_a_changelog_section_is_dated_or_unreleased():
