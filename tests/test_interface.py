@@ -6,6 +6,8 @@ import dataclasses
 import inspect
 import pickle
 import typing
+import warnings
+from pathlib import Path
 
 import numpy as np
 import pydantic
@@ -123,3 +125,45 @@ def test_public_dataclasses_compare_by_value(name):
     numbers = [part for part in parts if (typing.get_origin(part) or part) in (np.ndarray, float)]
     assert not (makes_its_own and numbers) or name in WITHOUT_NAN
     assert makes_its_own or kind.__eq__ is not object.__eq__
+
+
+def a_caution():
+    sg.decode(NIGHT.density, "human-psg-5", cohort="narcolepsy")
+
+
+def many_changes():
+    rows = np.random.default_rng(0).dirichlet(np.ones(5), 200)
+    sg.decode([rows, rows], "human-psg-5")
+
+
+def a_rest_of_an_epoch():
+    sg.reepoch(NIGHT.expert, 37.0)
+
+
+def unseen_stages():
+    wake = dataclasses.replace(NIGHT.expert, labels=np.zeros_like(NIGHT.expert.labels))
+    sg.fit(None, [wake] * 3, base="human-psg-5")
+
+
+def an_odd_unit():
+    loud = sg.Signal("C4", 1e6 * np.sin(np.arange(128.0 * 600)), 128.0, "uV")
+    sg.signal_quality(sg.Recording("a", "b", {"eeg": loud, "emg": loud}), "eeg-emg", epoch_seconds=30)
+
+
+@pytest.mark.parametrize("call", [a_caution, many_changes, a_rest_of_an_epoch, unseen_stages, an_odd_unit])
+def test_warnings_point_to_the_line_of_the_caller(call):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    assert caught
+    for warning in caught:
+        assert issubclass(warning.category, sg.StageGuardWarning)
+        assert warning.filename == __file__
+        lines, first = inspect.getsourcelines(call)
+        assert first < warning.lineno < first + len(lines)
+
+
+def test_the_package_warns_by_one_function():
+    source = Path(sg.__file__).parent
+    callers = [path for path in source.rglob("*.py") if "warnings.warn" in path.read_text("utf-8")]
+    assert [path.relative_to(source).as_posix() for path in callers] == ["base/errors.py"]

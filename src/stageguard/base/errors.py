@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,6 +146,10 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() or c in _SPACES else ascii(c)[1:-1] for c in text)
 
 
+# whose lines a warning does not point to: a network or an estimator of ours is called by its library
+NOT_THE_CALLER = ("stageguard", "torch", "sklearn", "importlib")
+
+
 class StageGuardError(Exception):
     """Base of every error raised on purpose by this package."""
 
@@ -202,6 +208,17 @@ class StageGuardWarning(UserWarning):
     def __str__(self) -> str:
         """Return the message on one line."""
         return visible(super().__str__())
+
+
+def warn(message: str) -> None:
+    """Warn at the nearest line outside this package, and outside libraries that call it for the user."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in NOT_THE_CALLER:
+        frame = frame.f_back
+    module, shown = frame.f_globals.get("__name__"), frame.f_globals.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(
+        StageGuardWarning(message), None, frame.f_code.co_filename, frame.f_lineno, module, shown
+    )
 
 
 def did_you_mean(word: str, options: Iterable[str]) -> str:

@@ -10,7 +10,6 @@ are left out with a warning.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.arrays import Labels
-from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.base.errors import InputError, warn
 from stageguard.base.files import parse_json, read_file
 from stageguard.base.units import scale_to, standard_unit
 from stageguard.datasets import Entry, Fetch, RemoteFile, bucket_files
@@ -221,7 +220,7 @@ def _night(labels: Labels, scorer: str) -> Hypnogram:
 
 
 def _warn(what: str, text: str) -> None:
-    warnings.warn(StageGuardWarning(f"{what}: {text}; they are left out."), stacklevel=4)
+    warn(f"{what}: {text}; they are left out.")
 
 
 def list_files(fetch: Fetch) -> tuple[RemoteFile, ...]:

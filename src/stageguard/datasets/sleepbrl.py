@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.base import checks
-from stageguard.base.errors import MissingExtraError, StageGuardWarning
+from stageguard.base.errors import MissingExtraError, warn
 from stageguard.base.files import is_synthetic
 from stageguard.datasets import Entry
 from stageguard.datasets.radar import MAPPING, find_mapped, find_standard, radar_files
@@ -118,7 +117,7 @@ def _subjects(folder: Path) -> dict[str, dict[str, float | str]]:
         try:
             rows = sheet_rows(path)
         except MissingExtraError as error:
-            warnings.warn(StageGuardWarning(f"{error} Age and sex are left out."), stacklevel=2)
+            warn(f"{error} Age and sex are left out.")
             continue
         heads = [str(cell or "").strip().lower() for cell in rows[0]] if rows else []
         if heads and heads[0] in ("subject", "record", "id", "sbj"):

@@ -6,7 +6,6 @@ Each record has `.hea` and `.dat` (signals), `.ecg` (beats) and `.st` (a stage a
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base.errors import EpochNumber, Message, StageGuardWarning
+from stageguard.base.errors import EpochNumber, Message, warn
 from stageguard.base.files import file_error
 from stageguard.datasets import Entry
 from stageguard.formats.recordings.read import PlacedScoring, build_recording, lay_over
@@ -101,7 +100,7 @@ def read_stages(path: Path, rate_hz: float) -> Hypnogram:
         if stages.setdefault(epoch, stage) != stage:
             both = f" is {stages[epoch]} and {stage}: read as unscored."
             text = Message(f"{path.name}: epoch ", EpochNumber(epoch), both)
-            warnings.warn(StageGuardWarning(text), stacklevel=2)
+            warn(text)
             stages[epoch] = UNSCORED_NAME
     if not stages:
         raise file_error(path, "holds no sleep stages, expected annotations such as '2' or 'W'.")

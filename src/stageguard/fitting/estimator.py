@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-import warnings
 from collections.abc import Hashable, Sequence
 from importlib import import_module
 from itertools import groupby, pairwise
@@ -15,7 +14,7 @@ import numpy.typing as npt
 
 from stageguard.base import checks
 from stageguard.base.arrays import Labels
-from stageguard.base.errors import InputError, StageGuardWarning, did_you_mean
+from stageguard.base.errors import InputError, did_you_mean, warn
 from stageguard.fitting.endpoints import Kind
 from stageguard.fitting.fit import fit_report
 from stageguard.fitting.material import read_material
@@ -267,12 +266,10 @@ class SemiMarkovDecoder(_Estimator):
             each = "night" if cuts is None else "epoch"
             raise InputError(f"groups: got {len(groups)} of them, expected one per {each}: {n_wanted}.")
         if cuts is not None and lengths is None and groups is None and self._n_joined > 1:
-            warnings.warn(
+            warn(
                 f"an array of {n_wanted} epochs without lengths or groups is decoded as one night, and fit "
                 f"was given one array of {self._n_joined}. Give lengths, lengths=[{n_wanted}] if it is one, "
-                "or groups, which scikit-learn hands on with metadata routing only, or a list of nights.",
-                StageGuardWarning,
-                stacklevel=3,
+                "or groups, which scikit-learn hands on with metadata routing only, or a list of nights."
             )
         return nights, cuts
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy.typing as npt
 
 from stageguard.base import checks
-from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.base.errors import InputError, warn
 from stageguard.fitting.calibration import HIGHEST_TEMPERATURE, LOWEST_TEMPERATURE
 from stageguard.fitting.candidates import (
     FEW_SUBJECTS_GAIN,
@@ -305,11 +304,11 @@ def _notes(material: Material, scope: Scope, selection: Selection, training: Tra
             "can soften: these look like votes or rounded numbers. Mix in a little of the uniform "
             "distribution first"
         )
-        _warn(f"{notes[-1]}.")
+        warn(f"{notes[-1]}.")
     kappa = selection.rows[0].kappa
     # columns in another order are the commonest mistake, and no fit can repair them
     if kappa < LEAST_KAPPA:
-        _warn(
+        warn(
             f"kappa of argmax is {kappa:.3f}, expected well above 0. Are the columns in the right order, and "
             "the nights paired with their own scorings?"
         )
@@ -338,7 +337,7 @@ def _report(fitted: Fitted) -> FitReport:
     )
     if report.steps_aside:
         does = default_words(fitted.training)
-        _warn(f"profile {profile.name!r} does {does}, as without scored nights. {report.reason}")
+        warn(f"profile {profile.name!r} does {does}, as without scored nights. {report.reason}")
     return report
 
 
@@ -361,15 +360,11 @@ def _check_enough(material: Material) -> None:
         compared = ", ".join(rule.rule for rule in STRENGTH_RULES if not rule.fewest_nights)
         needy = [rule for rule in STRENGTH_RULES if rule.fewest_nights]
         later = "".join(f", from {rule.fewest_nights} nights on {rule.rule}" for rule in needy)
-        _warn(
+        warn(
             f"{n_groups} subjects are few: only argmax, the default, {compared}, the clock and stage biases "
             f"(if kappa gains {FEW_SUBJECTS_GAIN:g}) are compared. From "
             f"{FEWEST_TUNED_SUBJECTS} subjects on weights, minimum bouts and bout lengths are chosen{later}."
         )
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, StageGuardWarning, stacklevel=5)
 
 
 def _not_confirmed(nested: HeldOut, criterion: Criterion) -> str:

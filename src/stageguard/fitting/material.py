@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,9 +19,9 @@ from stageguard.base.errors import (
     Message,
     NightNumber,
     StageGuardError,
-    StageGuardWarning,
     both_nights,
     message_of,
+    warn,
 )
 from stageguard.fitting.counts import CohortCounts, ScoringCounts, count_night
 from stageguard.fitting.endpoints import Kind, SleepEndpoints
@@ -492,11 +491,9 @@ def _warn_of_missing_stages(material: Material, base: Profile) -> None:
     n = len(material.nights)
     for name, n_epochs in zip(material.scheme.names, material.counts().stage_epochs, strict=True):
         if not n_epochs:
-            warnings.warn(
+            warn(
                 f"stage {name!r} occurs in none of the {n} scored night{'s' * (n != 1)}: what is known about "
-                f"it stays that of the base profile {base.name!r}.",
-                StageGuardWarning,
-                stacklevel=5,
+                f"it stays that of the base profile {base.name!r}."
             )
 
 

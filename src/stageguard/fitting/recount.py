@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.arrays import Floats
-from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.base.errors import InputError, warn
 from stageguard.base.version import __version__
 from stageguard.fitting.fit import Experts
 from stageguard.fitting.material import Material, read_material
@@ -84,11 +83,9 @@ def _rows(material: Material, base: Profile) -> dict[str, dict[str, float]]:
         if i != j and totals[i] > 0 and not pairs[i, j] and (a, b) not in rare
     ]
     if unseen:
-        warnings.warn(
+        warn(
             f"nobody scored {', '.join(unseen)}, so that the profile forbids it. Count more nights, or list "
-            "it as rare.",
-            StageGuardWarning,
-            stacklevel=3,
+            "it as rare."
         )
     return {a: dict(zip(names, row, strict=True)) for a, row in zip(names, matrix.tolist(), strict=True)}
 

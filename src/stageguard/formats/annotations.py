@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +16,7 @@ from statistics import median
 import numpy as np
 
 from stageguard.base.arrays import Floats, Ints
-from stageguard.base.errors import Argument, StageGuardWarning
+from stageguard.base.errors import Argument, warn
 from stageguard.base.files import file_error
 from stageguard.formats.density import LONGEST_EPOCH, MOST_EPOCHS, SHORTEST_EPOCH, listed
 from stageguard.formats.hypnogram import STAGE_COLUMNS, UNSCORED_WORDS, is_stage, unknown_stage
@@ -211,7 +210,7 @@ def _remarks(path: Path, chosen: Sequence[Chosen]) -> tuple[str, ...]:
             path, f"none of its stages is known: {listed(unknown)}. Expected texts such as 'Sleep stage W'."
         )
     remark = f"{listed(unknown)} read as unscored: no stage of that name is known"
-    warnings.warn(StageGuardWarning(f"{path.name}: {remark}."), stacklevel=4)
+    warn(f"{path.name}: {remark}.")
     return (remark,)
 
 

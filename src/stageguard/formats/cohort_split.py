@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import warnings
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any, cast
 
-from stageguard.base.errors import FileFormatError, ProfileError, StageGuardWarning, record_fault
+from stageguard.base.errors import FileFormatError, ProfileError, record_fault, warn
 from stageguard.base.files import (
     file_error,
     file_sha256,
@@ -102,7 +101,7 @@ def _write_sidecars(path: Path, found: Mapping[str, Path]) -> None:
         }
         for file in (file for file, is_written in are_written.items() if not is_written):
             text = f"{file.name}: {NOT_AS_WRITTEN}, so it was edited. See: stageguard verify {path.name}"
-            warnings.warn(StageGuardWarning(text), stacklevel=2)
+            warn(text)
         options = record["run"]["options"]
         acting = profile.for_nights_of(options.get("cohort"), options.get("stager"))
         biases = acting.calibration.biases

@@ -7,7 +7,6 @@ import io
 import json
 import math
 import os
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -18,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.arrays import Floats, Labels
-from stageguard.base.errors import FileFormatError, StageGuardWarning, for_people
+from stageguard.base.errors import FileFormatError, for_people, warn
 from stageguard.base.files import file_error, json_lines, parse_json, read_file, write_cell, write_together
 from stageguard.formats.sniffing import header_cells
 from stageguard.formats.tables.delimited import read_delimited
@@ -419,11 +418,11 @@ def check_recorded(path: Path, content: Mapping[str, Any], n_rows: int) -> None:
         )
     if hashlib.sha256(read_file(path, "text")).hexdigest() != recorded["sha256"]:
         text = f"{path.name}: {NOT_AS_WRITTEN}, so stages were edited, or it is of another night."
-        warnings.warn(StageGuardWarning(text), stacklevel=2)
+        warn(text)
     if not is_as_written(content):
         sidecar = output_paths(path).sidecar.name
         text = f"{sidecar}: {NOT_AS_WRITTEN}, so it was edited. See: stageguard verify {path.name}"
-        warnings.warn(StageGuardWarning(text), stacklevel=2)
+        warn(text)
 
 
 def change_row(change: Change) -> dict[str, Any]:

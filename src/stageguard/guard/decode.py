@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -18,8 +17,8 @@ from stageguard.base.errors import (
     Message,
     PinError,
     StageGuardError,
-    StageGuardWarning,
     message_of,
+    warn,
 )
 from stageguard.base.lazy import load
 from stageguard.guard.clock import MOST_PASSES, RemovedBout
@@ -119,17 +118,17 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
     >>> result.stages.tolist()
     ['W', 'W', 'W']
     """
-    used = profile_for(profile, options, stacklevel=5)
+    used = profile_for(profile, options)
     results, several = for_each_night(decode_night, density, used, options)
-    warn_of_changes(results, stacklevel=4)
+    warn_of_changes(results)
     return results if several else results[0]
 
 
-def warn_of_changes(decodings: Sequence[Decoding], *, stacklevel: int) -> None:
+def warn_of_changes(decodings: Sequence[Decoding]) -> None:
     """Warn of nights in which a person should look at what changed, of all of them together."""
     if any(night.changed_share > night.many_changes or night.strength.clock_removed for night in decodings):
         for text in load("report.guard_words:decode_warnings")(decodings):
-            warnings.warn(text, StageGuardWarning, stacklevel=stacklevel)
+            warn(text)
 
 
 def for_each_night(
@@ -155,7 +154,7 @@ def for_each_night(
     return results, True
 
 
-def profile_for(profile: Profile | str, options: GuardOptions, *, stacklevel: int) -> Profile:
+def profile_for(profile: Profile | str, options: GuardOptions) -> Profile:
     """Return the profile at a call's strength; warn or refuse if it is not made for the call's cohort."""
     profile = as_profile(profile)
     if options.strength is not None:
@@ -164,7 +163,7 @@ def profile_for(profile: Profile | str, options: GuardOptions, *, stacklevel: in
         checks.text(options.stager, "stager", empty=False)
     if options.trained is not None:
         checks.choice(options.trained, "trained", ("natural", "balanced"))
-    check_cohort(profile, options.cohort, stacklevel=stacklevel)
+    check_cohort(profile, options.cohort)
     return profile
 
 
@@ -257,7 +256,7 @@ def decode_held(density: OneNight, profile: Profile | str, options: GuardOptions
     `held` is the strength of a decoding of the same night, perhaps with other pins. Under it, a pin changes
     only what follows from the pin itself, and not how strongly the rest of the night is constrained.
     """
-    profile = profile_for(profile, options, stacklevel=5)
+    profile = profile_for(profile, options)
     night = night_of(density, profile, options)
     used = acting_profile(profile, night)
     solver = solver_for(used, night.epoch_seconds)
@@ -296,7 +295,7 @@ def under_full_clock(decoding: Decoding) -> Decoding:
     return _decoding(path, decoding.profile, decoding.strength, night, decoding.setting)
 
 
-def check_cohort(profile: Profile, cohort: str | None, *, stacklevel: int) -> None:
+def check_cohort(profile: Profile, cohort: str | None) -> None:
     """Warn or refuse if the profile is not made for a cohort."""
     if cohort is None:
         return
@@ -309,7 +308,7 @@ def check_cohort(profile: Profile, cohort: str | None, *, stacklevel: int) -> No
         message += " Its clock does not run for them."
     if caution.action == "refuse":
         raise CohortError(f"{message} Use the stager's own argmax, or a profile fitted to that cohort.")
-    warnings.warn(message, StageGuardWarning, stacklevel=stacklevel)
+    warn(message)
 
 
 def _explain_no_path(failure: NoPathError) -> InputError:

@@ -6,7 +6,6 @@ Under a profile with `posterior` rules, both let the stager be wrong in the same
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack, get_type_hints, overload
@@ -15,7 +14,7 @@ import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.arrays import CLIP, Floats, Labels
-from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.base.errors import InputError, warn
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.decode import decode_night, for_each_night, profile_for
 from stageguard.guard.decoding import Decoding
@@ -137,7 +136,7 @@ def posterior(density: Any, profile: Profile | str, *, options: GuardOptions) ->
     >>> smooth.probabilities.round(2).tolist()
     [[0.96, 0.04], [0.89, 0.11], [0.85, 0.15]]
     """
-    used = profile_for(profile, options, stacklevel=5)
+    used = profile_for(profile, options)
     posteriors, several = for_each_night(_posterior_under, density, used, options)
     return posteriors if several else posteriors[0]
 
@@ -202,11 +201,11 @@ def sample(
     (1000, 2)
     """
     n_draws = _count(n)
-    used = profile_for(profile, options, stacklevel=5)
+    used = profile_for(profile, options)
     results, batch = for_each_night(decode_night, density, used, options)
     seeds = _seeds(seed, len(results), batch)
     if any(result.profile.flip_flop.is_greedy for result in results):
-        warnings.warn(f"sample: {EXACT_WINDOW}.", StageGuardWarning, stacklevel=3)
+        warn(f"sample: {EXACT_WINDOW}.")
     drawn = [_draws(result, n_draws, own) for result, own in zip(results, seeds, strict=True)]
     return drawn if batch else drawn[0]
 

@@ -96,7 +96,7 @@ class StreamingDecoder:
         log: bool = False,
     ) -> None:
         profile = as_profile(profile)
-        check_cohort(profile, cohort, stacklevel=3)
+        check_cohort(profile, cohort)
         self._given = profile
         if stager is not None:
             checks.text(stager, "stager", empty=False)

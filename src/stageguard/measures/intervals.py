@@ -11,7 +11,6 @@ coverage.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -20,7 +19,7 @@ import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.arrays import NAN
-from stageguard.base.errors import Argument, InputError, Message, StageGuardWarning, did_you_mean
+from stageguard.base.errors import Argument, InputError, Message, did_you_mean, warn
 from stageguard.base.values import ComparedByValue
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import features_of
@@ -214,7 +213,7 @@ def intervals(
     shortest = usual if min_first_rem_seconds is None else min_first_rem_seconds
     # errors of one cohort covered between .37 and .997 of nights elsewhere
     if method == "conformal" and night.is_foreign and _errors_of(night.profile):
-        warnings.warn(StageGuardWarning(_withheld_words(night)), stacklevel=2)
+        warn(_withheld_words(night))
     options, kind = StatisticsOptions(convention, lights_off, lights_on, shortest), ""
     statistics = options.measure(night)
     values = reported(statistics)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from stageguard.base.errors import StageGuardWarning
+from stageguard.base.errors import warn
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import ScoredNight, hypnogram_before
 from stageguard.night.hypnogram import Hypnogram
@@ -84,4 +83,4 @@ def warn_of_taught(nights: Sequence[ScoredNight], experts: Sequence[Sequence[Hyp
         for night, panel in zip(nights, experts, strict=True)
     ]
     if words := taught_words(taught, "no p of it holds"):
-        warnings.warn(words, StageGuardWarning, stacklevel=3)
+        warn(words)

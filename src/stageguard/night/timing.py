@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
@@ -15,7 +14,7 @@ import numpy.typing as npt
 
 from stageguard.base import checks
 from stageguard.base.arrays import DAY_SECONDS, Floats, Labels, Mask
-from stageguard.base.errors import Argument, EpochNumber, InputError, Message, StageGuardWarning
+from stageguard.base.errors import Argument, EpochNumber, InputError, Message, warn
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 
@@ -167,9 +166,9 @@ def require_night(night: object) -> None:
 
 
 def warn_of(notes: Sequence[str]) -> None:
-    """Warn the caller's caller of what was cut or assumed."""
+    """Warn of what was cut or assumed."""
     joined = [part for note in notes for part in ("; ", note)][1:]
-    warnings.warn(StageGuardWarning(Message(*joined, ".")), stacklevel=3)
+    warn(Message(*joined, "."))
 
 
 Moment = float | timedelta | datetime | str  # a number is seconds since the beginning of the recording

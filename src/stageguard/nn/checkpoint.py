@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from stageguard.base import checks, schema
-from stageguard.base.errors import FileFormatError, InputError, ProfileError, did_you_mean
+from stageguard.base.errors import FileFormatError, InputError, ProfileError, did_you_mean, warn
 from stageguard.base.extras import library
 from stageguard.base.files import load_json, read_file, write_together
 from stageguard.base.schema import REQUIRED
@@ -26,7 +26,7 @@ from stageguard.night.stages import StageScheme
 from stageguard.nn.backbones import build_backbone, check_network
 from stageguard.nn.data import read_features
 from stageguard.nn.inference import soften, table_probabilities
-from stageguard.nn.pytorch import EXTRA, NEEDED_BY, Tensor, nn, torch, warn
+from stageguard.nn.pytorch import EXTRA, NEEDED_BY, Tensor, nn, torch
 from stageguard.nn.tables import Normalisation
 from stageguard.profile.profile import Profile
 from stageguard.signals.features import Features, Recipe

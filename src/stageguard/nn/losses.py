@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from stageguard.base import checks
-from stageguard.base.errors import InputError, StageGuardWarning, did_you_mean
+from stageguard.base.errors import InputError, StageGuardWarning, did_you_mean, warn
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.stages import StageScheme
-from stageguard.nn.pytorch import Tensor, functional, nn, outside_graph, torch, warn
+from stageguard.nn.pytorch import Tensor, functional, nn, outside_graph, torch
 from stageguard.profile.profile import Profile, as_profile
 
 # What marks an epoch without a score: our own value, and the one that torch's cross-entropy ignores.

@@ -15,13 +15,13 @@ import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.arrays import PRODUCT_RANGE_NATS, Floats, Ints, Mask
-from stageguard.base.errors import InputError
+from stageguard.base.errors import InputError, warn
 from stageguard.guard import kernels
 from stageguard.guard.automaton import Automaton, compile_automaton, compile_tables, weigh
 from stageguard.guard.kernels import reference
 from stageguard.guard.solver import prior_nats
 from stageguard.nn.losses import Batch, SequenceLoss, explain_not_finite, explain_targets
-from stageguard.nn.pytorch import Tensor, nn, outside_graph, torch, warn
+from stageguard.nn.pytorch import Tensor, nn, outside_graph, torch
 from stageguard.profile.profile import Profile, as_profile
 
 # Far above any sum of transition scores, and small enough not to cost their digits.

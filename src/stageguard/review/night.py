@@ -205,7 +205,7 @@ def chosen_strength(night: NightUnderReview, settings: GuardSettings) -> ChosenS
         pins = dict(settings.strength_pins)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", StageGuardWarning)
-            profile = profile_for(night.profile_for(settings), night.options, stacklevel=2)
+            profile = profile_for(night.profile_for(settings), night.options)
             try:
                 options = replace(night.options, pins=pins or None)
                 first = decode_night(night_of(night.density, profile, options), profile)

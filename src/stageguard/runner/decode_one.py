@@ -166,9 +166,9 @@ def decode_density(density: Hypnodensity, profile: Profile, options: DecodeOptio
         trained=options.trained,
         strength=options.strength,
     )
-    used = profile_for(profile, own, stacklevel=3)
+    used = profile_for(profile, own)
     decoding = decode_night(night_of(density, used, own), used)
-    warn_of_changes([decoding], stacklevel=3)
+    warn_of_changes([decoding])
     if is_held:
         decoding = decode_held(density, profile, replace(own, pins=options.pins), decoding.strength)
     return decoding

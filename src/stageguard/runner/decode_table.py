@@ -25,6 +25,7 @@ from stageguard.base.errors import (
     OutputError,
     StageGuardError,
     StageGuardWarning,
+    warn,
 )
 from stageguard.base.files import (
     check_apart,
@@ -248,7 +249,7 @@ def _decode_night(
             strength=options.strength,
         )
     for text in (*cautions, *shared_warnings(decoding)):
-        warnings.warn(StageGuardWarning(text), stacklevel=2)
+        warn(text)
     changes = explain(decoding) if task.explain else ()
     row = ManifestRow.of(night.id, night.file, decoding, measures_of(decoding))
     decodings.append((night.id, decoding))
@@ -315,7 +316,7 @@ def table_source(task: TableTask) -> TableSource | FinishedTable:
     if not task.overwrite and _is_finished(task, identity):
         return FinishedTable(task)
     with collect_warnings() as cautions:
-        check_cohort(task.profile, task.options.cohort, stacklevel=2)
+        check_cohort(task.profile, task.options.cohort)
     return TableSource(task, identity, tuple(cautions))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
@@ -11,7 +10,7 @@ import numpy.typing as npt
 
 from stageguard.base import schema
 from stageguard.base.arrays import Floats, Ints, Mask
-from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.base.errors import InputError, warn
 from stageguard.base.units import to_unit
 from stageguard.night.recording import EpochGrid, Recording, Signal
 from stageguard.signals.quality import (
@@ -139,11 +138,9 @@ def _steps(
     points = np.where(present, real + 1j * imaginary, 0.0)
     centres = _centres(real, imaginary, present, rate) if demodulation in ("auto", "arctangent") else None
     if centres is None and demodulation == "auto":
-        warnings.warn(
+        warn(
             f"recording {name!r}: no circle fits I and Q, so the phase is the way along their main "
-            "axis: rates hold, amplitudes are relative.",
-            StageGuardWarning,
-            stacklevel=7,
+            "axis: rates hold, amplitudes are relative."
         )
     if demodulation == "linear" or (centres is None and demodulation == "auto"):
         return _linear_steps(points, present, both, rate)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,7 +12,7 @@ import numpy as np
 
 from stageguard.base import schema
 from stageguard.base.arrays import Floats, Floats32, Ints
-from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.base.errors import InputError, warn
 from stageguard.base.extras import library
 from stageguard.night.recording import EpochGrid, Recording, Signal
 from stageguard.signals.quality import (
@@ -272,9 +271,7 @@ def _warn_unit(segments: Segments, signal: Signal, role: str) -> None:
     usual, (low, high) = segments.usual_range, PLAUSIBLE_UV
     if not signal.unit or not np.isfinite(usual) or low <= usual <= high:
         return
-    warnings.warn(
+    warn(
         f"channel {role!r} ({signal.name}) is said to be in {signal.unit}, but usually spans {usual:.3g} uV, "
-        f"expected {low:g} to {high:,.0f} uV. Check the unit; the quality of epochs does not depend on it.",
-        StageGuardWarning,
-        stacklevel=6,
+        f"expected {low:g} to {high:,.0f} uV. Check the unit; the quality of epochs does not depend on it."
     )

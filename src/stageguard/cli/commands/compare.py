@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
@@ -14,7 +13,7 @@ import numpy as np
 from click import UsageError
 
 from stageguard.base.arrays import NAN
-from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.base.errors import InputError, warn
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.inputs import Input, is_sample_list, scoring_of
@@ -157,7 +156,7 @@ def _aligned(
         aligned = align_nights(expert, *given.values(), epoch_seconds=expert.epoch_seconds)
     notes = dict.fromkeys(in_options(note, names) for note in aligned.notes)
     if notes:
-        warnings.warn(StageGuardWarning("; ".join(notes) + "."), stacklevel=2)
+        warn("; ".join(notes) + ".")
     expert, *cut = cast(tuple[Hypnogram, ...], aligned.nights)
     return expert, dict(zip(given, cut, strict=True))
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -16,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.base.arrays import DAY_SECONDS
-from stageguard.base.errors import FileFormatError, InputError, MissingFileError, StageGuardWarning
+from stageguard.base.errors import FileFormatError, InputError, MissingFileError, warn
 from stageguard.base.files import as_path, faults_named, file_error, is_synthetic, open_file
 from stageguard.base.units import known_unit, scale_to, standard_unit
 from stageguard.formats.raw_night import FileOptions
@@ -351,7 +350,7 @@ def fit(night: Hypnogram, recording: Recording, begins: float = 0.0, *, trailing
             f"{recording.id}: {n_lost:,} of {n_scored:,} scored epochs lie outside the recording of "
             f"{recording.seconds:,.0f} s and are left out. Does the scoring belong to it?"
         )
-        warnings.warn(StageGuardWarning(text), stacklevel=3)
+        warn(text)
     return Hypnogram(labels, night.scheme, night.epoch_seconds, recording.start, night.scorer)
 
 

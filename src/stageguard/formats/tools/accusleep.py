@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import struct
-import warnings
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ import numpy.typing as npt
 
 from stageguard.base.arrays import Floats, Indices
 from stageguard.base.checks import MISSING_WORDS
-from stageguard.base.errors import Argument, StageGuardError, StageGuardWarning
+from stageguard.base.errors import Argument, StageGuardError, warn
 from stageguard.base.files import damaged_file, file_error, open_file, read_file
 from stageguard.formats.density import MOST_EPOCHS, check_usual, listed
 from stageguard.formats.file_format import (
@@ -283,7 +282,7 @@ def spread(
     others = f"the other {n_stages - 1} stages equal parts of the rest"
     notes = [f"not a distribution: each label got its confidence, {others}"]
     text = f"{name}: {notes[0]}. Decisions on it are weaker than they look."
-    warnings.warn(StageGuardWarning(text), stacklevel=2)
+    warn(text)
     n_weak = int(np.count_nonzero(scored & ~known))
     if n_weak:
         notes.append(f"{n_weak:,} with a confidence of at most 1/{n_stages}: read as without evidence")

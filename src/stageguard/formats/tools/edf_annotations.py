@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, time, timedelta
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base.errors import FileFormatError, StageGuardWarning
+from stageguard.base.errors import FileFormatError, warn
 from stageguard.base.files import file_error, open_file
 from stageguard.formats.annotations import (
     are_taken_by_text,
@@ -55,7 +54,7 @@ def read_annotated_edf(path: Path) -> RawRecording:
     try:
         annotations = read_edf_annotations(path)
     except FileFormatError as error:
-        warnings.warn(StageGuardWarning(f"{error} Its annotations are left out."), stacklevel=2)
+        warn(f"{error} Its annotations are left out.")
         return raw
     off, on = lights(annotations)
     return replace(

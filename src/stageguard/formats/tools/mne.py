@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import struct
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.errors import Argument, StageGuardWarning
+from stageguard.base.errors import Argument, warn
 from stageguard.base.extras import library
 from stageguard.base.files import damaged_file, file_error, read_file
 from stageguard.formats.annotations import are_taken_by_text, events_among, stages_among
@@ -249,7 +248,7 @@ def to_mne(night: Decoding | Hypnogram) -> Any:
     outgoing = outgoing_of_night(night)
     start = outgoing.recording_start
     for note in clock_notes(start):
-        warnings.warn(StageGuardWarning(f"{note}."), stacklevel=3)
+        warn(f"{note}.")
     return mne.Annotations(
         outgoing.onsets,
         [outgoing.epoch_seconds] * len(outgoing.onsets),

@@ -8,7 +8,6 @@ many there are. Movement and unknown codes are unscored, too. 3 and 4 of Rechtsc
 from __future__ import annotations
 
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -18,7 +17,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stageguard.base.errors import EpochNumber, StageGuardWarning
+from stageguard.base.errors import EpochNumber, warn
 from stageguard.base.files import file_error
 from stageguard.formats import xml
 from stageguard.formats.annotations import raw_of, stage_epochs
@@ -233,7 +232,7 @@ def _warn_of_codes(path: Path, counts: Counter[int]) -> tuple[str, ...]:
         unscored.append((sum(counts[code] for code in unknown), f"unknown code {codes}"))
     notes = [f"{n:,} epoch{'s' * (n != 1)} of {what} read as unscored" for n, what in unscored]
     for note in notes:
-        warnings.warn(StageGuardWarning(f"{path.name}: {note}."), stacklevel=3)
+        warn(f"{path.name}: {note}.")
     return tuple(notes)
 
 

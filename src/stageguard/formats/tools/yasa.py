@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -20,7 +19,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from stageguard.base.arrays import Floats
-from stageguard.base.errors import Argument, InputError, Message, StageGuardWarning
+from stageguard.base.errors import Argument, InputError, Message, warn
 from stageguard.base.extras import library
 from stageguard.base.files import LIMITS, file_error, load_json, read_file
 from stageguard.base.units import seconds_per
@@ -319,12 +318,7 @@ def to_yasa(night: Decoding | Hypnogram) -> Any:
     hypnogram = outgoing.hypnogram
     if hypnogram is not None and hypnogram.start is None and hypnogram.offset_seconds:
         seconds = hypnogram.offset_seconds
-        warnings.warn(
-            StageGuardWarning(
-                f"to_yasa() loses that the first epoch begins {seconds:g} s into the recording."
-            ),
-            stacklevel=3,
-        )
+        warn(f"to_yasa() loses that the first epoch begins {seconds:g} s into the recording.")
     return yasa.Hypnogram.from_dict(yasa_document(outgoing))
 
 

@@ -76,11 +76,10 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from importlib import import_module
 from typing import Any
 
-from stageguard.base.errors import StageGuardWarning
+from stageguard.base.errors import warn
 
 # pip keeps the wheel that it once built without a compiler, and would install it again.
 TO_COMPILE = (
@@ -93,11 +92,9 @@ try:
     active = import_module("stageguard.guard.kernels._core._native")
 except ImportError:
     active = import_module(REFERENCE)
-    warnings.warn(
+    warn(
         "the compiled core is missing: decoding works, but takes about 100 to 500 times as long. To get it, "
-        f"{TO_COMPILE}. `stageguard doctor` tells whether it worked.",
-        StageGuardWarning,
-        stacklevel=2,
+        f"{TO_COMPILE}. `stageguard doctor` tells whether it worked."
     )
 
 
