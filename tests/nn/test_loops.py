@@ -308,6 +308,16 @@ def test_functional_gradient_is_that_of_backward(name):
     assert torch.equal(gradient, value_and_gradient(LOSSES[name](), logits, targets)[1])
 
 
+@pytest.mark.parametrize("options", [{"class_axis": -1}, {"per_epoch": True}])
+def test_guarded_network_is_exported_for_any_number_of_epochs(options):
+    guarded = Guarded(nn.Linear(4, 3), PROFILE, **options).eval()
+    sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("epochs")}
+    exported = torch.export.export(guarded, (torch.randn(2, 9, 4),), dynamic_shapes={"x": sizes}).module()
+    for shape in ((2, 9, 4), (5, 40, 4), (2, 3, 4)):
+        x = torch.randn(shape)
+        assert torch.allclose(exported(x), guarded(x))
+
+
 def test_likelihood_refuses_functional_transforms():
     logits, targets = batch_of()
     with pytest.raises(InputError, match=naming("torch.func", "backward()")):

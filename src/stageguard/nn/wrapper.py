@@ -244,7 +244,10 @@ class Guarded(nn.Module):
     def _arrange(self, output: Tensor, n_sequences: int) -> Tensor:
         """Return the network's output as (batch, epochs, stages)."""
         names = self.profile.scheme.names
-        n_stages, shape = len(names), tuple(output.shape)
+        n_stages, shape, axis = len(names), tuple(output.shape), self.class_axis
+        # first, and alone, so that a network can be exported for any number of epochs
+        if output.ndim == 3 and axis is not None and shape[axis] == n_stages:
+            return output if axis == -1 else output.transpose(1, 2)
         if output.ndim == 2 and shape[1] == n_stages and shape[0] % n_sequences == 0:
             return output.view(n_sequences, -1, n_stages)  # one row per epoch
         if output.ndim != 3 or n_stages not in shape[1:]:
@@ -252,20 +255,17 @@ class Guarded(nn.Module):
                 f"the network returned shape {shape}, expected {n_stages} stages ({', '.join(names)}) as "
                 f"(batch, epochs, {n_stages}), (batch, {n_stages}, epochs) or (batch * epochs, {n_stages})."
             )
-        axis = self.class_axis
-        if axis is None:
-            if shape[1] == shape[2]:
-                raise InputError(
-                    f"the network returned shape {shape}, where stages and epochs cannot be told apart. "
-                    "Say class_axis=1 or class_axis=-1."
-                )
-            axis = 1 if shape[1] == n_stages else -1
-        if shape[axis] != n_stages:
+        if axis is not None:
             raise InputError(
                 f"the network returned shape {shape}, expected {n_stages} stages on axis {axis}: "
                 f"class_axis is {axis}."
             )
-        return output if axis == -1 else output.transpose(1, 2)
+        if shape[1] == shape[2]:
+            raise InputError(
+                f"the network returned shape {shape}, where stages and epochs cannot be told apart. "
+                "Say class_axis=1 or class_axis=-1."
+            )
+        return output.transpose(1, 2) if shape[1] == n_stages else output
 
     def _as_logits(self, rows: Tensor) -> Tensor:
         is_half = rows.dtype in (torch.float16, torch.bfloat16)
