@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -12,8 +14,9 @@ import pytest
 
 from messages import mentions, naming
 from stageguard.base.errors import Argument, InputError, Message, StageGuardWarning
+from stageguard.guard.kernels import available_processors
 from stageguard.runner import processes
-from stageguard.runner.processes import MOST_IN_CHUNK
+from stageguard.runner.processes import MOST_IN_CHUNK, run_all
 from stageguard.runner.run import check_folder, claim_outputs, run_files, succeeded
 
 
@@ -118,3 +121,38 @@ def test_a_file_is_no_folder_for_outputs(tmp_path):
     with pytest.raises(OSError, match=naming("expected a folder")):
         check_folder(tmp_path / "file" / "out")
     check_folder(tmp_path / "new" / "out")
+
+
+def test_what_a_run_does_is_logged(caplog):
+    caplog.set_level(logging.INFO, logger="stageguard")
+    list(run_files(length_of, [Task(name) for name in ("a.csv", "bad.csv", "odd.csv")]))
+    by_level = {level: [] for level in ("INFO", "WARNING")}
+    for record in caplog.records:
+        assert record.name == "stageguard.runner"
+        by_level[record.levelname].append(record.args)
+    assert by_level["WARNING"] == [("bad.csv: holds nothing. Give stages.",), ("odd.csv", "looks odd")]
+    assert [arguments[0] for arguments in by_level["INFO"]] == [3, "a.csv", "odd.csv"]
+
+
+def test_a_run_prints_nothing_where_no_log_is_set_up(capfd):
+    list(run_files(length_of, [Task("bad.csv")]))
+    assert capfd.readouterr() == ("", "")
+    assert any(
+        isinstance(handler, logging.NullHandler) for handler in logging.getLogger("stageguard").handlers
+    )
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity"), reason="only Linux lets a process choose processors"
+)
+def test_jobs_0_uses_the_processors_that_the_process_may_use(caplog):
+    caplog.set_level(logging.INFO, logger="stageguard")
+    allowed = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        assert available_processors() == 1
+        # with one processor all is done here, and not in one process more
+        assert list(run_all(os.path.abspath, ["a"] * 40, 0)) == [str(Path("a").absolute())] * 40
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert [record for record in caplog.records if "processes" in record.msg] == []

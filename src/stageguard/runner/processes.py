@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import signal
@@ -19,7 +20,10 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from stageguard.base.errors import Argument, Message, StageGuardError
+from stageguard.guard.kernels import available_processors
 from stageguard.runner.stopping import TERMINAL_SIGNALS, sparing_children
+
+LOGGER = logging.getLogger("stageguard.runner")
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -47,7 +51,7 @@ def run_all(
     executor: Executor | None = None,
     at_once: int = MOST_IN_CHUNK,
 ) -> Generator[Result, None, None]:
-    """Yield results in the order of the items; `jobs` = 0 means one process per core.
+    """Yield results in the order of the items; `jobs` = 0 means one process per processor.
 
     Items that are made while they are taken, such as the blocks of a table, go to the processes one by one.
     Of a sequence, at most `at_once` items go to a process together, and their results come back together. An
@@ -61,13 +65,14 @@ def run_all(
     if executor is not None:
         yield from _in_order(lambda item: executor.submit(function, item), items, MOST_SUBMITTED)
         return
-    n_workers, size = jobs or os.cpu_count() or 1, 1
+    n_workers, size = jobs or available_processors(), 1
     if isinstance(items, Sized):
         n_workers = max(1, min(n_workers, len(items)))
         size = max(1, min(at_once, len(items) // (8 * n_workers)))
     if n_workers == 1:
         yield from map(function, items)
         return
+    LOGGER.info("%d processes, up to %d items sent at once", n_workers, size)
     chunks = _chunks(items, size)
     under_way: deque[list[Item]] = deque()
 
@@ -86,6 +91,7 @@ def run_all(
         except BrokenProcessPool:
             again = [item for chunk in under_way for item in chunk]
             under_way.clear()
+            LOGGER.warning("a process was killed; %d items are repeated one by one", len(again))
             yield from _run_singly(function, again, lost)
 
 

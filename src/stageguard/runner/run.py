@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 import warnings
@@ -28,6 +29,10 @@ from stageguard.runner.stopping import raise_if_stopped
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
+
+LOGGER = logging.getLogger("stageguard.runner")
+# without it, Python would print what fails on standard error if the user has set up no log
+logging.getLogger("stageguard").addHandler(logging.NullHandler())
 
 Value = TypeVar("Value")
 
@@ -137,6 +142,7 @@ def run_files(
     problems = [task.error or claimed.get(number) for number, task in enumerate(tasks)]
     ready = [task for task, problem in zip(tasks, problems, strict=True) if problem is None]
     run = partial(attempt, work, fatal=fatal)
+    LOGGER.info("%d files, %d of them refused at once", len(tasks), len(tasks) - len(ready))
     with ExitStack() as at_the_end:
         results: Iterator[Outcome[Value]] = map(run, ready)
         if ready and (executor is not None or (jobs != 1 and len(ready) > 1)):
@@ -150,8 +156,19 @@ def run_files(
             outcome: Outcome[Value] = (
                 next(results) if problem is None else Outcome(task.file, task.id, error=Message(problem))
             )
+            _log(outcome)
             yield replace(outcome, is_in_table=getattr(task, "table", None) is not None)
         next(results, None)  # run to the end, where the workers end by themselves instead of being ended
+
+
+def _log(outcome: Outcome[Any]) -> None:
+    """Log a file: its failure or its warnings as a warning, else that it is done."""
+    if outcome.error is not None:
+        LOGGER.warning("failed: %s", outcome.error)
+    for message in outcome.warnings:
+        LOGGER.warning("%s: %s", outcome.file, message)
+    if outcome.ok:
+        LOGGER.info("%s done in %.3f s", outcome.file, outcome.seconds)
 
 
 class _Like(Generic[TaskType, Value]):

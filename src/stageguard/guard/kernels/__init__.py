@@ -118,5 +118,9 @@ def threads_for(n_items: int) -> int:
     processes = sys.modules.get("multiprocessing.process")  # imported in every worker
     if processes is not None and processes.parent_process() is not None:
         return 1
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(n_items, processors)
+    return min(n_items, available_processors())
+
+
+def available_processors() -> int:
+    """Return how many processors this process may use, which a scheduler or container may have limited."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
