@@ -432,3 +432,17 @@ def test_lengths_are_whole_numbers(fitted, matrices, lengths):
     with pytest.raises(InputError) as error:
         fitted.predict(np.concatenate(matrices), lengths=lengths)
     refusal(error, "lengths are .*expected a whole number of epochs per night")
+
+
+def test_lists_of_nights_are_scored_whatever_holds_their_stages(nights, matrices, labels, fitted):
+    from sklearn.model_selection import cross_val_score
+
+    accuracy = fitted.score(matrices, labels)
+    assert 0.5 < accuracy < 1.0
+    assert fitted.score(nights.densities, nights.hypnograms) == accuracy
+    names = [expert.stages.tolist() for expert in nights.hypnograms]
+    assert fitted.score(matrices, names) == accuracy
+    own = sg.SemiMarkovDecoder(BASE, transition_weight=0.5)
+    by_object = cross_val_score(own, nights.densities, nights.hypnograms, cv=2)
+    assert by_object.tolist() == cross_val_score(own, matrices, labels, cv=2).tolist()
+    assert np.isfinite(by_object).all()

@@ -22,7 +22,7 @@ from stageguard.fitting.report import FitReport
 from stageguard.guard.decode import decode
 from stageguard.guard.posterior import posterior
 from stageguard.night.hypnodensity import Hypnodensity
-from stageguard.night.hypnogram import UNSCORED
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import UNSCORED_NAME, StageScheme
 from stageguard.profile.profile import Profile, as_profile
 
@@ -156,9 +156,9 @@ class SemiMarkovDecoder(_Estimator):
 
         Parameters
         ----------
-        X : list of arrays, or array (n_epochs, n_stages)
+        X : list of Hypnodensity or arrays, or array (n_epochs, n_stages)
             The stager's probabilities.
-        y : list of arrays, or array (n_epochs,)
+        y : list of Hypnogram or arrays, or array (n_epochs,)
             Stages as indices in the scheme, -1 unscored, or as names, "?" unscored.
         groups : sequence, optional
             The subject of each night, or of each epoch of one array.
@@ -351,11 +351,17 @@ def _labels_of(
     else:
         if not isinstance(y, list | tuple | np.ndarray):
             raise InputError(f"y is {checks.shown(y)}, expected a list of every night's stages.")
-        listed = [np.asarray(checks.array_of(night, "y", "read_hypnogram")) for night in y]
+        listed = [_stages_of(night, scheme) for night in y]
         if len(listed) != n_nights:
             raise InputError(f"y has {len(listed)} nights and X {n_nights}, expected the same.")
     names = any(stages.dtype.kind in "UO" for stages in listed)
     return [_numbers(stages, scheme) if names else stages for stages in listed], names
+
+
+def _stages_of(night: Any, scheme: StageScheme) -> npt.NDArray[Any]:
+    if isinstance(night, Hypnogram):
+        return night.merge(scheme).labels
+    return np.asarray(checks.array_of(night, "y", "read_hypnogram"))
 
 
 def _numbers(stages: npt.NDArray[Any], scheme: StageScheme) -> Labels:
