@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import os
 import signal
 import stat
@@ -221,3 +222,32 @@ def test_a_signal_while_a_temporary_file_is_made_leaves_none(tmp_path, monkeypat
     with pytest.raises(KeyboardInterrupt):
         files.write_text_atomic(tmp_path / "a.txt", "new")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the open files of a process are listed there")
+def test_without_locks_the_lock_file_is_not_kept_open(tmp_path, monkeypatch):
+    """Windows has no such locks, and refuses to remove an open file."""
+
+    def n_open() -> int:
+        return [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()].count(str(lock.resolve()))
+
+    lock = tmp_path / "lock"
+    with files.locked(lock):
+        assert n_open() == 1
+    monkeypatch.setattr(files, "fcntl", None)
+    with files.locked(lock):
+        assert lock.exists()
+        assert n_open() == 0
+
+
+def test_text_has_the_same_line_ends_on_every_system():
+    """Without `newline`, Windows would write others, and a seed other bytes."""
+    calls = [
+        (path.name, node.lineno, {keyword.arg for keyword in node.keywords})
+        for path in Path(files.__file__).parents[1].rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "write_text"
+        if getattr(getattr(node.func, "value", None), "id", "") != "formatter"  # click's, which prints
+    ]
+    assert len(calls) > 5
+    assert [(name, line) for name, line, keywords in calls if "newline" not in keywords] == []

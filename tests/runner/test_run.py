@@ -156,3 +156,13 @@ def test_jobs_0_uses_the_processors_that_the_process_may_use(caplog):
     finally:
         os.sched_setaffinity(0, allowed)
     assert [record for record in caplog.records if "processes" in record.msg] == []
+
+
+def test_no_more_processes_are_started_than_the_system_allows(monkeypatch):
+    """A pool refuses more than 61 on Windows; where one is allowed, this process does the work."""
+    monkeypatch.setattr(processes, "MOST_WORKERS", 1)
+    assert list(processes.run_all(_process_of, [1, 2, 3], jobs=2)) == [os.getpid()] * 3
+
+
+def _process_of(_: int) -> int:
+    return os.getpid()

@@ -473,19 +473,23 @@ def _create(temporary: Path) -> BinaryIO | None:
 def locked(path: Path) -> Iterator[None]:
     """Hold a lock file while the block runs; raise BlockingIOError if another process holds it.
 
-    The lock ends with its process, even a killed one. On a file system without locks, nothing is locked.
+    The lock ends with its process, even a killed one. On a file system without locks, and on Windows, nothing
+    is locked.
     """
+    if fcntl is None:
+        path.touch()  # and not kept open: callers remove it, which Windows refuses for an open file
+        yield
+        return
     with path.open("ab") as stream:
-        if fcntl is not None:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise
-            except OSError:
-                pass
-            else:
-                if not is_same_file(stream, path):  # its last holder has just removed it
-                    raise BlockingIOError(errno.EAGAIN, "locked by another process", str(path))
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError:
+            pass
+        else:
+            if not is_same_file(stream, path):  # its last holder has just removed it
+                raise BlockingIOError(errno.EAGAIN, "locked by another process", str(path))
         yield
 
 

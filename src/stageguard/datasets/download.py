@@ -202,7 +202,7 @@ def _append(part: _Part, patience: Patience, on_progress: Progress | None) -> No
         total = part.file.size if length is None else have + int(length)
         with part.path.open("ab" if goes_on else "wb") as stream:
             note = {"url": part.file.url, "version": _version(response)}
-            part.note.write_text(json.dumps(note), "utf-8")
+            part.note.write_text(json.dumps(note), encoding="utf-8", newline="\n")
             for block in _blocks(response):
                 stream.write(block)
                 have += len(block)

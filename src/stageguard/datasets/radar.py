@@ -324,7 +324,7 @@ def find_standard(folder: Path, files: list[Path]) -> Iterator[Entry]:
     """Yield files whose arrays have the standard names; without a subject, the file's name is the subject."""
     for path in files:
         name = "_".join(path.relative_to(folder).with_suffix("").parts)
-        mapped = Mapped(folder, RecordingTable(str(path.relative_to(folder)), id=name))
+        mapped = Mapped(folder, RecordingTable(path.relative_to(folder).as_posix(), id=name))
         try:
             subject = _subject(open_radar_file(path), mapped)
         except (FileFormatError, OSError):

@@ -228,6 +228,8 @@ class Journal:
         """Release the lock; with `remove`, delete the journal unless the file was there before."""
         with self._stack:
             if remove and self._is_new and is_same_file(self._stream, self.path):
+                if os.name == "nt":  # where an open file cannot be removed
+                    self._stack.close()
                 self.path.unlink()
 
     def _append(self, record: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 import warnings
@@ -31,6 +32,7 @@ Result = TypeVar("Result")
 MOST_IN_CHUNK = 16  # items sent at once, so that sending costs little compared with the work
 CHUNKS_AHEAD = 4  # chunks under way per worker, so that none waits while results are taken
 MOST_SUBMITTED = 1000  # items that wait on an executor at a time
+MOST_WORKERS = 61 if sys.platform == "win32" else sys.maxsize  # a pool of processes refuses more on Windows
 LONGEST_END_SECONDS = 20.0  # time for a worker to finish its last file before it is killed
 LOST = "the process at work was killed: by hand, or for want of memory."
 UNSTARTED = (
@@ -65,7 +67,7 @@ def run_all(
     if executor is not None:
         yield from _in_order(lambda item: executor.submit(function, item), items, MOST_SUBMITTED)
         return
-    n_workers, size = jobs or available_processors(), 1
+    n_workers, size = min(jobs or available_processors(), MOST_WORKERS), 1
     if isinstance(items, Sized):
         n_workers = max(1, min(n_workers, len(items)))
         size = max(1, min(at_once, len(items) // (8 * n_workers)))

@@ -154,4 +154,6 @@ def write(simulated: Simulated, folder: Path, layout: str) -> None:
         f"{round(epoch * night.epoch_seconds)} {CODES[night.scheme.names[label]]}\n"
         for epoch, label in enumerate(night.labels.tolist())
     )
-    (folder / "labels" / f"{subject}_labeled_sleep.txt").write_text("".join(lines), encoding="ascii")
+    (folder / "labels" / f"{subject}_labeled_sleep.txt").write_text(
+        "".join(lines), encoding="ascii", newline="\n"
+    )

@@ -152,7 +152,7 @@ def write(simulated: Simulated, folder: Path, layout: str) -> None:
 def finish(subjects: Sequence[Any], folder: Path, layout: str) -> None:
     """Write the table of subjects, or the mapping file."""
     if layout == "edf":
-        (folder / "subjects-synthetic.csv").write_text(_table(subjects), encoding="utf-8")
+        (folder / "subjects-synthetic.csv").write_text(_table(subjects), encoding="utf-8", newline="\n")
         return
     lines = [
         f"# {SYNTHETIC_WORD}: simulated by stageguard {__version__}; nobody slept these nights.",
@@ -163,7 +163,7 @@ def finish(subjects: Sequence[Any], folder: Path, layout: str) -> None:
         lines += ["", "[[recordings]]", f'file = "{subject.subject}.npz"', f'subject = "{subject.subject}"']
         lines += [f"start = {subject.start.isoformat()}"] if subject.start is not None else []
         lines += ["", "[recordings.covariates]", toml_text(subject.covariates).rstrip()]
-    (folder / "recordings.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "recordings.toml").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
 
 
 def _table(subjects: Sequence[Any]) -> str:

@@ -172,7 +172,7 @@ def write_channels(simulated: Simulated, folder: Path, channels: Mapping[str, Sh
     letter: Literal["M", "F", "X"] = "M" if sex == "M" else "F" if sex == "F" else "X"
     write_edf(edfs / f"{stem}.edf", simulated.recording, signals, letter)
     text = nsrr_xml(simulated.night.hypnogram, simulated.events)
-    (scorings / f"{stem}-nsrr.xml").write_text(text, encoding="utf-8")
+    (scorings / f"{stem}-nsrr.xml").write_text(text, encoding="utf-8", newline="\n")
 
 
 def finish(subjects: Sequence[Any], folder: Path, layout: str) -> None:

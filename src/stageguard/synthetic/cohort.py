@@ -254,9 +254,13 @@ def _write_truth(plan: Plan, subjects: Sequence[Subject], folder: Path) -> None:
             times = f"{event.start_seconds:.2f}", f"{event.seconds:.2f}"
             events.append([subject.subject, event.kind, event.channel or "all", *times])
     for name, table in ((SUBJECTS_FILE, rows), (EVENTS_FILE, events)):
-        (folder / name).write_text("".join("\t".join(row) + "\n" for row in table), encoding="utf-8")
-    (folder / README_FILE).write_text(readme(plan), encoding="utf-8")
-    (folder / SYNTHETIC_FILE).write_text(json.dumps(plan.to_dict(), indent=2) + "\n", encoding="utf-8")
+        (folder / name).write_text(
+            "".join("\t".join(row) + "\n" for row in table), encoding="utf-8", newline="\n"
+        )
+    (folder / README_FILE).write_text(readme(plan), encoding="utf-8", newline="\n")
+    (folder / SYNTHETIC_FILE).write_text(
+        json.dumps(plan.to_dict(), indent=2) + "\n", encoding="utf-8", newline="\n"
+    )
 
 
 def _cell(value: float | str | None) -> str:

@@ -189,7 +189,7 @@ def write(simulated: Simulated, folder: Path, layout: str) -> None:
         table = np.column_stack(list(columns.values()))
         write_rows(folder / "recording.csv", table, "%.3f,%.3f", header=",".join(columns) + "\n")
     text = "\n".join(["brain_state", *map(str, codes.tolist())])
-    (folder / "labels.csv").write_text(text + "\n", encoding="ascii")
+    (folder / "labels.csv").write_text(text + "\n", encoding="ascii", newline="\n")
 
 
 def label_codes(night: Hypnogram) -> Ints:
