@@ -1,6 +1,6 @@
-"""All file formats, collected from `FORMATS` in each module of `tools`.
+"""All file formats, collected from `FORMATS` in each module of `tools`, and from other packages.
 
-A new format is one module there, and one test.
+A new format is one module there, and one test; or an entry point of another package.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 from stageguard.base import checks
-from stageguard.base.errors import Argument, FileFormatError, InputError, did_you_mean
+from stageguard.base.errors import Argument, FileFormatError, InputError, did_you_mean, fault_text, warn
 from stageguard.base.files import file_error
 from stageguard.formats import sniffing
 from stageguard.formats.file_format import FileFormat, Kind
@@ -21,6 +21,7 @@ from stageguard.formats.tables.probabilities import FORMATS as TABLES
 from stageguard.formats.tables.probabilities import stage_of
 from stageguard.formats.tables.timing import TIMING_COLUMNS
 
+GROUP = "stageguard.formats"  # entry points of other packages: a name and a `FileFormat`
 PURPOSES = {"density": "probabilities", "hypnogram": "hypnograms", "write": "writing"}
 
 
@@ -32,7 +33,30 @@ def formats() -> tuple[FileFormat, ...]:
     tools = import_module("stageguard.formats.tools")
     names = [module.name for module in iter_modules(tools.__path__)]
     modules = [import_module(f"{tools.__name__}.{name}") for name in names]
-    return (*TABLES, *(form for module in modules for form in module.FORMATS))
+    built_in = (*TABLES, *(form for module in modules for form in module.FORMATS))
+    return (*built_in, *_added({form.name for form in built_in}))
+
+
+def _added(taken: set[str]) -> list[FileFormat]:
+    """Return the formats of other packages; one that is broken is left out, as the others can do without."""
+    from importlib.metadata import entry_points  # not needed if `_known_at_sight`
+
+    added: list[FileFormat] = []
+    for entry in entry_points(group=GROUP):
+        try:
+            form = entry.load()
+        except Exception as error:  # whatever importing another package raises
+            warn(f"format {entry.name!r} of another package cannot be loaded ({fault_text(error)}).")
+            continue
+        if not isinstance(form, FileFormat):
+            expected = "expected a FileFormat of stageguard.formats.file_format"
+            warn(f"format {entry.name!r} of another package is a {type(form).__name__}, {expected}.")
+        elif form.name in taken:
+            warn(f"format {form.name!r} of another package is left out: there is one of that name.")
+        else:
+            taken.add(form.name)
+            added.append(form)
+    return added
 
 
 def named(name: str, kind: Kind) -> FileFormat:
