@@ -47,6 +47,7 @@ ITSELF.append(ITSELF)
         (lambda: sg.convert(EXPERT, "x.csv", target_format=[]), "format is [], expected text"),
         (lambda: sg.read_density(np.eye(5), stages=STAGES, format=0), "format is 0, expected text"),
         (lambda: sg.read_density(np.eye(5), stages=0), "stages is 0, expected a list of column names"),
+        (lambda: sg.agreement(DECODED, EXPERT), "expert is a Decoding, expected"),
         (lambda: sg.read_recording(None), "path is None, expected a path"),
         (lambda: sg.read_recording("no-such.edf"), "no-such.edf: No such file or directory, expected a"),
         (lambda: sg.simulate_night(hours="8"), "hours is '8', expected a number"),

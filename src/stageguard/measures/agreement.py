@@ -110,7 +110,8 @@ def agreement(
     Raises
     ------
     InputError
-        The two differ in length or epoch length, or neither scheme can be merged into the other.
+        The two differ in length or epoch length, neither scheme can be merged into the other, or the expert
+        is a decoding: then the two are swapped.
 
     Examples
     --------
@@ -119,6 +120,9 @@ def agreement(
     >>> sg.agreement(expert, sg.Hypnogram([0, 1, 1, 1], "ws2", 30)).kappa
     0.5
     """
+    given_expert: object = expert
+    if isinstance(given_expert, Decoding):
+        raise InputError("expert is a Decoding, expected an expert's Hypnogram. Swap the two arguments.")
     compared = hypnogram_of(night)
     reference = on_epochs_of(compared, hypnogram_of(expert))
     # a profile agrees better with the nights it was fitted to than with any other
