@@ -198,7 +198,7 @@ def percent(value: float, decimals: int = 0) -> str:
 def table_of_tasks(of_draws: dict[str, list[dict]]) -> Iterator[str]:
     sizes = [f"{n} people" for n in N_PEOPLE]
     yield f"| task | before | covered | {' | '.join(sizes)} | TST | in the profile | draws below 85 % |"
-    yield f"| --- |{' --: |' * (6 + len(sizes))}"
+    yield f"| --- |{' --: |' * (5 + len(sizes))}"
     for task, found in of_draws.items():
         by_size = [share(draw for draw in found if draw["n_people"] == n) for n in N_PEOPLE]
         written = np.mean([value for draw in found for value in draw["written"].values()])

@@ -134,6 +134,12 @@ def test_what_a_run_does_is_logged(caplog):
     assert [arguments[0] for arguments in by_level["INFO"]] == [3, "a.csv", "odd.csv"]
 
 
+def test_a_log_escapes_what_a_file_name_may_hold(caplog):
+    caplog.set_level(logging.INFO, logger="stageguard")
+    list(run_files(length_of, [Task("a\udcff\n.csv")]))
+    assert caplog.records[-1].args[0] == "a\\udcff\\n.csv"
+
+
 def test_a_run_prints_nothing_where_no_log_is_set_up(capfd):
     list(run_files(length_of, [Task("bad.csv")]))
     assert capfd.readouterr() == ("", "")

@@ -23,6 +23,7 @@ from stageguard.base.errors import (
     error_message,
     fault_text,
     message_of,
+    visible,
 )
 from stageguard.base.files import refuse_address
 from stageguard.runner.stopping import raise_if_stopped
@@ -164,11 +165,11 @@ def run_files(
 def _log(outcome: Outcome[Any]) -> None:
     """Log a file: its failure or its warnings as a warning, else that it is done."""
     if outcome.error is not None:
-        LOGGER.warning("failed: %s", outcome.error)
+        LOGGER.warning("failed: %s", visible(outcome.error))
     for message in outcome.warnings:
-        LOGGER.warning("%s: %s", outcome.file, message)
+        LOGGER.warning("%s: %s", visible(outcome.file), visible(message))
     if outcome.ok:
-        LOGGER.info("%s done in %.3f s", outcome.file, outcome.seconds)
+        LOGGER.info("%s done in %.3f s", visible(outcome.file), outcome.seconds)
 
 
 class _Like(Generic[TaskType, Value]):
