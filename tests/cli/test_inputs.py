@@ -167,6 +167,10 @@ def test_lights_of_the_list_reach_the_statistics(run, nights):
     assert report["after"]["tst_minutes"] == expected
     assert report["after"]["tib_minutes"] == 80.0
     report = run("decode", path, "-p", PROFILE, "--json").json[0]
+    # decode also measures between lights how fragmented the night is
+    between = {"lights_off": 600.0, "lights_on": 5400.0}
+    night = sg.decode(sg.read_density(nights / "nights" / "n1.csv"), PROFILE, **between)
+    expected = sg.sleep_statistics(night, **between).tst_minutes
     assert report["indicators"]["tst_minutes"]["after"] == expected
 
 
