@@ -101,7 +101,7 @@ VERBS = {
     "reepoch": (lambda x: sg.reepoch(x, 60.0), {"density", "hypnogram"}),
     "validity": (lambda x: sg.validity(x, profile_of()), {"hypnogram", "decoding"}),
     "sleep_statistics": (sg.sleep_statistics, {"hypnogram", "decoding"}),
-    "agreement": (lambda x: sg.agreement(x, x), {"hypnogram", "decoding"}),
+    "agreement": (lambda x: sg.agreement(x, x), {"hypnogram"}),  # a decoding is no expert
     "explain": (sg.explain, {"decoding"}),
     "rare_events": (sg.rare_events, {"decoding"}),
     "intervals": (lambda x: sg.intervals(x, method="model", n=5), {"decoding"}),
