@@ -166,6 +166,10 @@ class InputError(StageGuardError, ValueError):
     """An array or an option is wrong."""
 
 
+class NoInputError(InputError):
+    """A command names neither a file nor a sample list, which is wrong usage."""
+
+
 class PinError(InputError):
     """A pinned epoch is out of range, or pins contradict one another under the profile."""
 

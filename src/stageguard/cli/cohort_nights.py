@@ -10,7 +10,6 @@ from click import UsageError
 
 from stageguard.base.errors import InputError
 from stageguard.cli.graded_files import refuse_ungraded
-from stageguard.cli.inputs import Input, lights_of, scoring_of
 from stageguard.cli.scored_files import Experts, ReadOptions, ScoredFile, read_expert, read_night
 from stageguard.formats.companions import ListRow, in_list_words, read_groups
 from stageguard.formats.density import listed
@@ -18,6 +17,7 @@ from stageguard.measures.cohort import CohortNight, MeasuredScorings, measure_ni
 from stageguard.measures.estimates import Estimates
 from stageguard.measures.grade_card import GradeCard
 from stageguard.measures.statistics import StatisticsOptions
+from stageguard.runner.inputs import Input, lights_of, scoring_of
 
 Groups = Mapping[str, ListRow]
 

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from stageguard.base.errors import NoInputError
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 EXAMPLES = "Examples\n--------\n"  # the section of a command's docstring
@@ -76,6 +78,8 @@ class Command(Documented):
         except click.UsageError as error:
             error.ctx = error.ctx or ctx
             raise
+        except NoInputError as error:
+            raise click.UsageError(str(error), ctx) from None
 
 
 class Group(Documented, click.Group):

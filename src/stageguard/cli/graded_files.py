@@ -13,7 +13,6 @@ from click import UsageError
 
 from stageguard.base.errors import InputError, StageGuardError
 from stageguard.base.files import file_error, file_sha256, real_path
-from stageguard.cli.inputs import Input, lights_of, natural, nights_of
 from stageguard.cli.scored_files import (
     ALIGNED_BY,
     Experts,
@@ -43,6 +42,7 @@ from stageguard.night.stages import StageScheme
 from stageguard.night.timing import Moment
 from stageguard.profile.fingerprint import StagerFeatures
 from stageguard.runner.decode_one import DecodeOptions
+from stageguard.runner.inputs import Input, lights_of, natural, nights_of
 from stageguard.runner.run import collect_warnings
 from stageguard.runner.verify import decode_recorded
 

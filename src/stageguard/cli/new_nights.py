@@ -13,7 +13,6 @@ from click.exceptions import Exit
 from stageguard.base.errors import InputError, Message
 from stageguard.base.files import check_apart, check_places, write_text_atomic
 from stageguard.cli.graded_files import features_of_file, refuse_ungraded
-from stageguard.cli.inputs import Input, Inputs
 from stageguard.cli.outcomes import end, print_warnings, run_shown
 from stageguard.cli.scored_files import ReadOptions, read_night
 from stageguard.cli.terminal import Console, count, one_line, print_json
@@ -31,6 +30,7 @@ from stageguard.report.drift import (
     rate_words,
 )
 from stageguard.report.numbers import number_text
+from stageguard.runner.inputs import Input, Inputs
 from stageguard.runner.run import Outcome, succeeded
 
 PICTURE = ".svg"

@@ -16,17 +16,6 @@ from stageguard.base.errors import Argument, FileFormatError, InputError, messag
 from stageguard.base.files import file_error, refuse_special
 from stageguard.cli import options as opt
 from stageguard.cli.command import option, packed
-from stageguard.cli.inputs import (
-    Input,
-    Inputs,
-    Wanted,
-    find_inputs,
-    is_night,
-    is_own,
-    night_id,
-    nights_of,
-    with_table_nights,
-)
 from stageguard.formats.events import read_events
 from stageguard.formats.file_format import Kind
 from stageguard.formats.hypnogram import HypnogramFile
@@ -55,6 +44,17 @@ from stageguard.night.timing import lights_window, recording_start, with_start
 from stageguard.profile.night_stages import in_stages_of
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import DecodeOptions, decode_file, reading_with, start_of
+from stageguard.runner.inputs import (
+    Input,
+    Inputs,
+    Wanted,
+    find_inputs,
+    is_night,
+    is_own,
+    night_id,
+    nights_of,
+    with_table_nights,
+)
 from stageguard.runner.verify import decode_recorded
 
 if TYPE_CHECKING:

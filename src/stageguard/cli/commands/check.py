@@ -14,7 +14,6 @@ from click.exceptions import Exit
 from stageguard.base.errors import InputError
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.inputs import Input, lights_of
 from stageguard.cli.outcomes import (
     MOST_ROWS,
     PLACE_STYLE,
@@ -40,6 +39,7 @@ from stageguard.measures.bouts import period_for
 from stageguard.measures.parts import lights_words
 from stageguard.measures.validity import Indicator, Validity, validity_of
 from stageguard.report.summary import RecordingFacts, looking_like_experts, shown
+from stageguard.runner.inputs import Input, lights_of
 from stageguard.runner.run import Outcome
 
 

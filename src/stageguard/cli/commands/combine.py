@@ -11,7 +11,6 @@ from click import UsageError
 from stageguard.base.errors import InputError
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.inputs import Wanted, find_inputs
 from stageguard.cli.outcomes import MOST_ROWS, print_read
 from stageguard.cli.terminal import Console, count, in_options, print_json
 from stageguard.formats.convert import save
@@ -21,6 +20,7 @@ from stageguard.night.align import align as cut
 from stageguard.night.combine import combine as put_together
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.timing import reepoch as change_epochs
+from stageguard.runner.inputs import Wanted, find_inputs
 from stageguard.runner.run import collect_warnings
 
 

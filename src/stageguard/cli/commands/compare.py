@@ -16,7 +16,6 @@ from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError, warn
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.inputs import Input, is_sample_list, scoring_of
 from stageguard.cli.outcomes import MOST_ROWS, finish, print_warnings, run_shown, short_names
 from stageguard.cli.scored_files import (
     Experts,
@@ -36,6 +35,7 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile
 from stageguard.report.summary import shown
+from stageguard.runner.inputs import Input, is_sample_list, scoring_of
 from stageguard.runner.run import Outcome, collect_warnings
 
 

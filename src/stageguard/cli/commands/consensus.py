@@ -17,7 +17,6 @@ from stageguard.base.files import real_path, write_text_atomic
 from stageguard.cli import options as opt
 from stageguard.cli.cohort_nights import listed_nights
 from stageguard.cli.command import command, option
-from stageguard.cli.inputs import Input, find_inputs
 from stageguard.cli.outcomes import finish, print_notes, run_shown
 from stageguard.cli.scored_files import Experts, ReadOptions, read_options, read_scored
 from stageguard.cli.terminal import Console, count, error_text, naming_nights, print_json
@@ -36,6 +35,7 @@ from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.report.summary import shown
+from stageguard.runner.inputs import Input, find_inputs
 from stageguard.runner.run import Outcome
 
 

@@ -13,7 +13,6 @@ from click import UsageError
 
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option, packed
-from stageguard.cli.inputs import Input, Inputs, Wanted, find_inputs
 from stageguard.cli.outcomes import (
     MOST_NOTES,
     MOST_ROWS,
@@ -30,6 +29,7 @@ from stageguard.formats.convert import convert as convert_night
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.registry import formats, named
 from stageguard.runner.decode_one import start_of
+from stageguard.runner.inputs import Input, Inputs, Wanted, find_inputs
 from stageguard.runner.run import Outcome, check_folder, succeeded
 
 source_options = packed(

@@ -14,7 +14,6 @@ from click import UsageError
 from stageguard.base.errors import InputError
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.inputs import Input, Wanted, find_inputs
 from stageguard.cli.outcomes import finish, length_words, print_read, print_review, print_warnings, run_shown
 from stageguard.cli.terminal import Console, count, one_line
 from stageguard.formats.companions import MOMENT_WORDS, parse_moment
@@ -27,6 +26,7 @@ from stageguard.report.days import clock_text, day_rows, over_rows, value_text
 from stageguard.report.numbers import number_text
 from stageguard.runner.days_files import DaysFile, DaysTask, days_task
 from stageguard.runner.decode_one import DecodeOptions
+from stageguard.runner.inputs import Input, Wanted, find_inputs
 from stageguard.runner.run import Outcome, check_folder
 
 # what fits a terminal; the tables have all of them

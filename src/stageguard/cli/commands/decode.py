@@ -18,7 +18,6 @@ from stageguard.base.files import read_text, write_text_atomic
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.decoded import print_manifest
-from stageguard.cli.inputs import Input, Inputs, find_densities
 from stageguard.cli.outcomes import print_notes, print_problems
 from stageguard.cli.terminal import Console, json_list, one_line, outcome_bar, print_error
 from stageguard.formats.cohort_table import has_ids
@@ -31,6 +30,7 @@ from stageguard.runner.decode_files import DecodeTask, FileSource
 from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.decode_table import TableTask, is_table_name, table_source
 from stageguard.runner.executors import executor_for
+from stageguard.runner.inputs import Input, Inputs, find_densities
 from stageguard.runner.manifest import (
     FAILURES_TABLE,
     METHODS_TEXT,

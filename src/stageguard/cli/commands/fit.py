@@ -16,7 +16,6 @@ from stageguard.base.errors import InputError, Message
 from stageguard.base.files import check_apart, exists_error
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option, packed
-from stageguard.cli.inputs import Input, Inputs, find_inputs, named_once, scoring_of, with_table_nights
 from stageguard.cli.outcomes import end, run_shown
 from stageguard.cli.scored_files import Experts, ReadOptions, read_expert, read_options, read_scoring
 from stageguard.cli.terminal import Console, count, naming_nights, one_line, print_json, progress_bar
@@ -36,6 +35,7 @@ from stageguard.profile.profile import Profile
 from stageguard.report.summary import shown
 from stageguard.review.scorings import find_reviews, read_reviewed, with_reviews
 from stageguard.runner.executors import executor_for
+from stageguard.runner.inputs import Input, Inputs, find_inputs, named_once, scoring_of, with_table_nights
 from stageguard.runner.run import Outcome, collect_warnings, succeeded
 
 if TYPE_CHECKING:

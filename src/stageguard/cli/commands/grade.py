@@ -14,7 +14,6 @@ from stageguard.base.files import check_apart, check_places, write_together
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.graded_files import GradedFile, GradeReader, find_experts, one_card
-from stageguard.cli.inputs import Inputs, named_once, scoring_of
 from stageguard.cli.new_nights import chart_new_nights
 from stageguard.cli.outcomes import end, print_warnings, run_shown
 from stageguard.cli.scored_files import ReadOptions, find_scored, read_options, scored_reading_options
@@ -30,6 +29,7 @@ from stageguard.report.grade import (
     lead_words,
     method_words,
 )
+from stageguard.runner.inputs import Inputs, named_once, scoring_of
 from stageguard.runner.run import Outcome, succeeded
 
 PAGE, CARD = ".html", ".json"

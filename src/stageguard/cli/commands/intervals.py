@@ -17,7 +17,6 @@ from stageguard.base.errors import InputError
 from stageguard.base.files import CELL_WORDS, write_together
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option, packed
-from stageguard.cli.inputs import Input, Wanted, find_densities, find_inputs, lights_of
 from stageguard.cli.outcomes import finish, notes_of, print_headline, print_read, print_review, run_shown
 from stageguard.cli.scored_files import decode_night
 from stageguard.cli.terminal import Console, count, one_line
@@ -31,6 +30,7 @@ from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
 from stageguard.report.summary import RecordingFacts
 from stageguard.runner.decode_one import DecodeOptions, start_of
+from stageguard.runner.inputs import Input, Wanted, find_densities, find_inputs, lights_of
 from stageguard.runner.run import Outcome, succeeded
 
 

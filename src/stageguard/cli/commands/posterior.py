@@ -12,7 +12,6 @@ import numpy as np
 
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.inputs import Input, find_densities
 from stageguard.cli.outcomes import (
     finish,
     notes_of,
@@ -29,6 +28,7 @@ from stageguard.guard.posterior import MOST_DRAWS, Posterior, posterior_like, sa
 from stageguard.profile.profile import Profile
 from stageguard.report.summary import RecordingFacts
 from stageguard.runner.decode_one import DecodeOptions, decode_file
+from stageguard.runner.inputs import Input, find_densities
 from stageguard.runner.run import Outcome, check_folder
 
 UNSURE_BELOW = 0.9  # epochs whose most probable stage is less probable than this deserve a look

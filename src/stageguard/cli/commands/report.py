@@ -21,16 +21,6 @@ from stageguard.cli import options as opt
 from stageguard.cli.cohort_nights import CohortReader, grouping
 from stageguard.cli.command import command, option, packed
 from stageguard.cli.decoded import print_summary
-from stageguard.cli.inputs import (
-    MAGIC,
-    Input,
-    Inputs,
-    is_sample_list,
-    lights_of,
-    named_once,
-    night_id,
-    nights_of,
-)
 from stageguard.cli.outcomes import end, print_notes, print_review, run_shown
 from stageguard.cli.scored_files import (
     ReadOptions,
@@ -54,6 +44,16 @@ from stageguard.report.cohort import About, CohortRow, Failure, cohort_page, coh
 from stageguard.report.night import night_report
 from stageguard.report.summary import DecodingSummary, looking_like_experts, summary_of
 from stageguard.runner.decode_one import DecodeOptions
+from stageguard.runner.inputs import (
+    MAGIC,
+    Input,
+    Inputs,
+    is_sample_list,
+    lights_of,
+    named_once,
+    night_id,
+    nights_of,
+)
 from stageguard.runner.manifest import FAILURE_COLUMNS, FAILURES_TABLE, read_table
 from stageguard.runner.run import Outcome, collect_warnings, succeeded
 

@@ -18,7 +18,6 @@ from click.exceptions import Exit
 from stageguard.base.errors import InputError
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.inputs import find_densities
 from stageguard.cli.terminal import Console, count, print_error
 from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.night.timing import Moment
@@ -27,6 +26,7 @@ from stageguard.review.opening import ReviewRequest
 from stageguard.review.review import ReviewSession
 from stageguard.review.server import ReviewServer
 from stageguard.runner.decode_one import DecodeOptions
+from stageguard.runner.inputs import find_densities
 
 TUNNEL = (
     "the page is served to this computer alone, for it shows people's nights. From another one, open a "

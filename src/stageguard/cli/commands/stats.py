@@ -19,7 +19,6 @@ from stageguard.base.files import check_places, real_path, write_text_atomic
 from stageguard.cli import options as opt
 from stageguard.cli.cohort_nights import CohortReader, MeasuredInput, grouping, listed_nights
 from stageguard.cli.command import command, option
-from stageguard.cli.inputs import Input, named_once
 from stageguard.cli.outcomes import MOST_ROWS, end, run_shown
 from stageguard.cli.scored_files import (
     ReadOptions,
@@ -58,6 +57,7 @@ from stageguard.night.quantities import steered_words
 from stageguard.night.timing import Moment
 from stageguard.report.marks import marks_words
 from stageguard.report.summary import mixed_epochs_words
+from stageguard.runner.inputs import Input, named_once
 from stageguard.runner.run import Outcome, succeeded
 
 MOST_LIGHTS = 5  # different times of lights that are printed

@@ -11,7 +11,6 @@ from stageguard.base.errors import InputError, Message
 from stageguard.base.files import check_apart, exists_error
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.inputs import Inputs, find_densities, with_table_nights
 from stageguard.cli.outcomes import end, run_shown
 from stageguard.cli.terminal import Console, count, naming_nights, one_line, print_json
 from stageguard.fitting.tune import check_base, decision, tuned_profile
@@ -21,6 +20,7 @@ from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules.target import FEWEST_NIGHTS
 from stageguard.runner.decode_one import DecodeOptions
+from stageguard.runner.inputs import Inputs, find_densities, with_table_nights
 from stageguard.runner.run import succeeded
 from stageguard.runner.tune_files import TuneTask, measure_task
 

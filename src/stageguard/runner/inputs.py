@@ -1,4 +1,4 @@
-"""Find the nights that a command line names: files, patterns, folders and sample lists."""
+"""Find the nights that a call names: files, patterns, folders and sample lists."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from click import UsageError
-
-from stageguard.base.errors import FileFormatError, InputError, record_fault
+from stageguard.base.errors import FileFormatError, InputError, NoInputError, record_fault
 from stageguard.base.files import file_error, real_path, special
 from stageguard.formats.cohort_split import split_table
 from stageguard.formats.companions import (
@@ -132,7 +130,7 @@ def find_inputs(arguments: Sequence[Path], samples: Path | None, wanted: Wanted)
     """
     if not arguments:
         if samples is None:
-            raise UsageError("Missing argument FILES: name files, folders, or a list (--list).")
+            raise NoInputError("Missing argument FILES: name files, folders, or a list (--list).")
         return Inputs(tuple(read_samples(samples, wanted.kind)))
     wanted.check()
     nights: list[Input] = []
