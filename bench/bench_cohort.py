@@ -142,7 +142,7 @@ def beside(files: list[Path]) -> dict[str, float]:
     import pandas as pd
     import yasa
 
-    labels = [sg.read_density(file).argmax() for file in files]
+    labels = [sg.read_density(file).argmax for file in files]
     runners = {
         "pandas": lambda: [pd.read_csv(file) for file in files],
         "ours": lambda: [sg.read_density(file) for file in files],

@@ -27,7 +27,7 @@ def main() -> None:
         seconds = float("inf")
         for _ in range(N_ROUNDS):
             begin = time.process_time()
-            sg.fit(densities, experts, base=BASE, groups=subjects, cohort="bench", learning_curve=with_curve)
+            sg.fit(experts, densities, base=BASE, groups=subjects, cohort="bench", learning_curve=with_curve)
             seconds = min(seconds, time.process_time() - begin)
         how = "with" if with_curve else "without"
         rows.append(Row(f"sg.fit, {N_NIGHTS} nights, {how} learning curve", seconds, "s", goal=goal))

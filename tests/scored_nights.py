@@ -51,4 +51,4 @@ def fit_report(own: Cohort, base="human-psg-3", **options):
     options = {"learning_curve": False, "groups": own.groups} | options
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StageGuardWarning)
-        return sg.fit_report(own.densities, own.hypnograms, base=base, **options)
+        return sg.fit_report(own.hypnograms, own.densities, base=base, **options)

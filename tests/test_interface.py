@@ -76,7 +76,7 @@ def test_a_call_that_pydantic_checked_gives_the_same_result():
 
 NIGHT = sg.simulate_night(hours=6, seed=1)
 WITHOUT_NAN = {"KnownStager", "Stager"}  # nor arrays: what a stager says of itself
-BY_IDENTITY = {"Recording", "Signal", "Series", "RecordingFile"}  # their samples may be gigabytes in files
+BY_IDENTITY = {"Recording", "Signal", "Series"}  # their samples may be gigabytes in files
 RESULTS = {
     "Agreement": lambda: sg.agreement(NIGHT.expert, sg.decode(NIGHT.density, "human-psg-5")),
     "Change": lambda: sg.explain(sg.decode(NIGHT.density, "human-psg-5"))[0],
@@ -127,6 +127,33 @@ def test_public_dataclasses_compare_by_value(name):
     assert makes_its_own or kind.__eq__ is not object.__eq__
 
 
+def first_arguments():
+    for name, function in FUNCTIONS.items():
+        parameters = [each for each in inspect.signature(function).parameters if each not in ("self", "cls")]
+        if {"expert", "experts"} & set(parameters):
+            yield name, function, parameters
+
+
+def test_the_expert_is_the_first_argument_or_named():
+    compared = {name: parameters[0] for name, function, parameters in first_arguments()}
+    named = {name for name, first in compared.items() if first not in ("expert", "experts")}
+    assert {"agreement", "grade", "fit", "fit_report", "recount", "among_experts"} <= set(compared) - named
+    for name in named:
+        parameters = inspect.signature(FUNCTIONS[name]).parameters
+        given = parameters.get("expert", parameters.get("experts"))
+        assert given.kind is inspect.Parameter.KEYWORD_ONLY, name
+
+
+def test_argmax_is_one_kind_everywhere():
+    density, decoding = NIGHT.density, sg.decode(NIGHT.density, "human-psg-5")
+    given = {"Hypnodensity": density, "Posterior": sg.posterior(density, "human-psg-5"), "Decoding": decoding}
+    assert {name for name, kind in CLASSES.items() if hasattr(kind, "argmax")} == set(given)
+    for value in given.values():
+        labels = value.argmax
+        assert (labels.dtype, labels.shape, labels.flags.writeable) == (np.int8, (density.n_epochs,), False)
+    assert density.argmax.tolist() == decoding.argmax.tolist()
+
+
 def a_caution():
     sg.decode(NIGHT.density, "human-psg-5", cohort="narcolepsy")
 
@@ -142,7 +169,7 @@ def a_rest_of_an_epoch():
 
 def unseen_stages():
     wake = dataclasses.replace(NIGHT.expert, labels=np.zeros_like(NIGHT.expert.labels))
-    sg.fit(None, [wake] * 3, base="human-psg-5")
+    sg.fit([wake] * 3, base="human-psg-5")
 
 
 def an_odd_unit():

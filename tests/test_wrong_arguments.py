@@ -12,7 +12,7 @@ STAGES = ("W", "N1", "N2", "N3", "R")
 NIGHT = sg.simulate_night(hours=2, seed=1)
 DECODED = sg.decode(NIGHT.density, "human-psg-5")
 EXPERT = NIGHT.expert
-FITTED = ([NIGHT.density] * 2, [EXPERT] * 2)
+FITTED = ([EXPERT] * 2, [NIGHT.density] * 2)
 EEG = sg.Signal("eeg", np.sin(np.arange(7680.0)), 128.0, "uV")
 RECORDED = sg.Recording("a", "b", {"eeg": EEG, "emg": EEG})
 
@@ -48,6 +48,23 @@ ITSELF.append(ITSELF)
         (lambda: sg.read_density(np.eye(5), stages=STAGES, format=0), "format is 0, expected text"),
         (lambda: sg.read_density(np.eye(5), stages=0), "stages is 0, expected a list of column names"),
         (lambda: sg.agreement(DECODED, EXPERT), "expert is a Decoding, expected"),
+        (lambda: sg.agreement(NIGHT.density, EXPERT), "expert is a Hypnodensity, expected"),
+        (lambda: sg.grade([DECODED], [[EXPERT]]), "night 1: the expert is a Decoding, expected"),
+        (lambda: sg.grade([[DECODED]], [EXPERT]), "night 1: the expert is a Decoding, expected"),
+        (lambda: sg.among_experts(DECODED, [EXPERT] * 2), "experts are a Decoding, expected"),
+        (lambda: sg.among_experts([DECODED], [[EXPERT] * 2]), "night 0: experts are <Decoding"),
+        (lambda: sg.among_experts([DECODED] * 2, EXPERT), "expert is a Decoding, expected"),
+        (lambda: sg.plot_bland_altman([DECODED], [EXPERT]), "expert is a Decoding, expected"),
+        (lambda: sg.fit(*FITTED[::-1], base="human-psg-5"), "experts: night 0 is a Hypnodensity, expected"),
+        (
+            lambda: sg.fit([NIGHT.density.probabilities], [EXPERT], base="human-psg-5"),
+            "experts: night 0 is a matrix, expected",
+        ),
+        (
+            lambda: sg.fit([EXPERT], [[EXPERT] * 2], base="human-psg-5"),
+            "densities: night 0 is a list of 2 hypnograms, expected",
+        ),
+        (lambda: sg.recount("human-psg-5", [EXPERT]), "profile is [<Hypnogram"),
         (lambda: sg.read_recording(None), "path is None, expected a path"),
         (lambda: sg.read_recording("no-such.edf"), "no-such.edf: No such file or directory, expected a"),
         (lambda: sg.simulate_night(hours="8"), "hours is '8', expected a number"),
@@ -95,7 +112,7 @@ ITSELF.append(ITSELF)
             lambda: sg.combine([NIGHT.density], weights=[np.timedelta64(1, "s")]),
             "a weight is np.timedelta64(",
         ),
-        (lambda: sg.among_experts(EXPERT, range(10**12)), "experts are range(0, 1000000000000), expected"),
+        (lambda: sg.among_experts(range(10**12), EXPERT), "experts are range(0, 1000000000000), expected"),
         (lambda: sg.cohort_report(b"abc"), "nights are b'abc', expected a dict"),
         (lambda: sg.stage(None, None), "stager is None, expected a name"),
     ],

@@ -52,7 +52,7 @@ PUBLIC = {
     "fitting.tune": "tune",
     "formats.convert": "Written convert",
     "formats.read": "read_density read_hypnogram",
-    "formats.recordings.read": "RecordingFile read_recording read_recording_file",
+    "formats.recordings.read": "read_recording",
     "signals.features": "Features features",
     "signals.quality": "SignalQuality signal_quality",
     "synthetic.night": "simulate_night",

@@ -20,9 +20,7 @@ from stageguard.formats.convert import Written as Written
 from stageguard.formats.convert import convert as convert
 from stageguard.formats.read import read_density as read_density
 from stageguard.formats.read import read_hypnogram as read_hypnogram
-from stageguard.formats.recordings.read import RecordingFile as RecordingFile
 from stageguard.formats.recordings.read import read_recording as read_recording
-from stageguard.formats.recordings.read import read_recording_file as read_recording_file
 from stageguard.guard.automaton import compile_automaton as compile_automaton
 from stageguard.guard.decode import decode as decode
 from stageguard.guard.decoding import Decoding as Decoding

@@ -72,9 +72,9 @@ class Staging(ComparedByValue):
         """Share of the parts with evidence that choose another stage than their mean does, per epoch."""
         if not self.parts:
             return np.zeros(self.density.n_epochs)
-        choices = np.stack([part.argmax() for part in self.parts])  # (n_parts, n_epochs), -1 without evidence
+        choices = np.stack([part.argmax for part in self.parts])  # (n_parts, n_epochs), -1 without evidence
         has_evidence = choices >= 0
-        differ = has_evidence & (choices != self.density.argmax())
+        differ = has_evidence & (choices != self.density.argmax)
         return np.asarray(differ.sum(axis=0) / np.maximum(has_evidence.sum(axis=0), 1))
 
 

@@ -77,11 +77,11 @@ def grade(name: str, base: sg.Profile) -> Graded:
     kind = None if name == VOTES else "typical"
     densities = [sg.Hypnodensity(each.probabilities, AASM5, 30.0, from_labels=kind) for each in rows]
     experts = [nights[each.name].experts for each in rows]
-    own = [sg.Hypnogram(density.argmax(), AASM5, 30.0) for density in densities]
+    own = [sg.Hypnogram(density.argmax, AASM5, 30.0) for density in densities]
     tuned = sg.tune(densities, base, stager=name)
     decoded = sg.decode(densities, tuned, stager=name)
     ids = [each.name for each in rows]
-    return Graded(*(sg.grade(made, experts, ids=ids, stager=name) for made in (own, decoded)))
+    return Graded(*(sg.grade(experts, made, ids=ids, stager=name) for made in (own, decoded)))
 
 
 def layout(found: dict[str, Graded]) -> str:

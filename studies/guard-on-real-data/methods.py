@@ -177,8 +177,8 @@ def fit_report(task: Task, train: Sequence[TaskNight]) -> FitReport:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sg.StageGuardWarning)
         return sg.fit_report(
-            said(task, train) if task.kind == "labels" else [n.probabilities for n in train],
             experts(task, train),
+            said(task, train) if task.kind == "labels" else [n.probabilities for n in train],
             base=sg.Profile.load(task.base).replace(clock=clock_of(task)),
             groups=[n.subject for n in train],
             cohort=task.cohort,
@@ -193,7 +193,7 @@ def _paper(task: Task, train: Sequence[TaskNight]) -> sg.Profile:
     """Return the paper's rules with transitions counted on training nights."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sg.StageGuardWarning)
-        counted = sg.fit(None, experts(task, train), base=task.base, groups=[n.subject for n in train])
+        counted = sg.fit(experts(task, train), base=task.base, groups=[n.subject for n in train])
     if task.paper is not None:
         return sg.Profile.load(task.paper).replace(transitions=counted.to_dict()["transitions"])
     kept = {k: v for k, v in counted.to_dict().items() if k not in ("strength", "clock", *PAPER_5)}

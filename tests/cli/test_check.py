@@ -95,7 +95,7 @@ def test_of_probabilities_the_most_probable_stage_is_checked(run, tmp_path):
     night = write_night(tmp_path / "night.csv")
     ran = run("check", night, "-p", PROFILE, "--json")
     (report,) = ran.json
-    argmax = sg.read_density(night).argmax()
+    argmax = sg.read_density(night).argmax
     argmax = argmax[slice(*period_of(argmax, 0, 30.0))]
     assert report["checked"] == "argmax"
     assert report["indicators"]["fragmentation_index"]["value"] == pytest.approx(

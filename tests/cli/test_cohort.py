@@ -322,7 +322,7 @@ def test_many_nights_are_summarised(decode, nights):
     assert f"{MOST_ROWS + 3} nights: {MOST_ROWS + 3} decoded." in ran.out
     assert "m7.csv" not in ran.out
     assert len(ran.out.splitlines()) < 20
-    argmax = sg.read_density(nights / "n1.csv").argmax()
+    argmax = sg.read_density(nights / "n1.csv").argmax
     fi = np.mean(np.diff(argmax[slice(*period_of(argmax, 0, 30.0))]) != 0)
     assert re.search(rf"FI before +[\d.]+ +{fi:.3f} ", ran.out)
     assert mentions(ran.out, "30 s", MOST_ROWS + 3)

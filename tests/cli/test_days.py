@@ -171,7 +171,7 @@ def test_a_night_that_is_no_day_is_listed_without_means(run, tmp_path):
 
 def test_labels_under_a_profile_are_written_as_decodings_that_verify(run, tmp_path):
     awake, made = np.zeros(8 * HOUR, dtype=int), sg.simulate_night("human-psg-5", hours=8, seed=1)
-    labels = np.concatenate([awake, made.density.argmax(), awake])
+    labels = np.concatenate([awake, made.density.argmax, awake])
     path = tmp_path / "scored.txt"
     sg.Hypnogram(labels, "aasm5", 30).save(path, "text")
     days(run, path, "-p", "human-psg-5", "--start", NOON.isoformat(), "-o", tmp_path / "out")

@@ -69,8 +69,8 @@ def test_it_writes_the_profile_that_fit_returns(folder, run):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sg.StageGuardWarning)
         same = sg.fit(
-            densities,
             experts,
+            densities,
             base=BASE,
             groups=[f"s{i // 2}" for i in range(6)],
             cohort="our lab",
@@ -126,7 +126,7 @@ def test_transitions_only_keeps_the_papers_rules(folder, run):
     assert mentions(ran.out, "long", "30 s", "assumed")
     made = sg.Profile.load("ours.toml")
     read = [sg.read_hypnogram(file, scheme="wnr3") for file in files]
-    assert made == sg.recount(sg.Profile.load(base), read, name="ours")
+    assert made == sg.recount(read, sg.Profile.load(base), name="ours")
     assert (made.rare, made.flip_flop) == (sg.Profile.load(base).rare, sg.Profile.load(base).flip_flop)
     beside = (*nights(folder), "--expert", "experts", "--transitions-only", "--base", base)
     ran = run("fit", *beside, "-o", "beside.toml", "--json")

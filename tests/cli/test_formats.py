@@ -98,7 +98,7 @@ def test_a_night_of_yasa_is_decoded(run, tmp_path):
     frame = pd.DataFrame(
         density.probabilities / density.probabilities.sum(axis=1, keepdims=True), columns=names
     )
-    own = yasa.Hypnogram([names[i] for i in density.argmax()], proba=frame, start="2024-05-01 22:30:00")
+    own = yasa.Hypnogram([names[i] for i in density.argmax], proba=frame, start="2024-05-01 22:30:00")
     own.to_json(tmp_path / "night.json")
     ran = run("decode", tmp_path / "night.json", "-p", PROFILE, "--json")
     assert ran.json[0]["n_changed"] > 0

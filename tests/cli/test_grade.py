@@ -62,7 +62,7 @@ def test_the_card_is_that_of_the_public_function(run, tmp_path):
         [sg.read_hypnogram(f"scored/{scorer}/n{k}.txt", scheme="aasm5") for scorer in SCORERS]
         for k in range(4)
     ]
-    card = sg.grade(nights, experts)
+    card = sg.grade(experts, nights)
     assert found["grades"] == json.loads(json.dumps(card.to_dict()["grades"]))
 
 
@@ -360,7 +360,7 @@ def test_changed_and_missing_files_are_found(run, tmp_path):
 def test_a_card_without_files_is_checked_by_its_own_numbers(run, tmp_path):
     write_cohort(tmp_path)
     nights = [sg.read_hypnogram(f"nights/n{k}.txt", scheme="aasm5") for k in range(4)]
-    sg.grade(nights, [[night] * 3 for night in nights]).save("card.json")
+    sg.grade([[night] * 3 for night in nights], nights).save("card.json")
     found = run("verify", "card.json", "--json")
     assert found.code == 0
     assert found.json["unchecked"] == ["nights", "stager", "cohort", "people"]

@@ -407,7 +407,7 @@ def test_rodents_have_light_dark_and_hours(run, tmp_path):
     ran = run("stats", tmp_path / "mouse.npz", *arguments, "-o", tmp_path / "mice.tsv")
     assert ran.code == 0, ran.err
     (row,) = read_tsv(tmp_path / "mice.tsv")
-    argmax = sg.Hypnogram(night.density.argmax(), "wnr3", 4.0).labels
+    argmax = sg.Hypnogram(night.density.argmax, "wnr3", 4.0).labels
     light = np.r_[argmax[: int(10.5 * 900)], argmax[int(22.5 * 900) :]]
     assert float(row["stage_percent_N_light_before"]) == pytest.approx(100 * np.mean(light == 1))
     assert (row["se_percent_before"], row["sol_minutes_before"], row["rem_latency_minutes_before"]) == (

@@ -80,7 +80,7 @@ def test_a_decoded_table_is_read_back_with_what_was_before(run, tmp_path, nights
         assert all(night["agreement"]["guard"]["accuracy"] == 1.0 for night in compared)
         assert "\nn2 " in run("compare", tmp_path / name, tmp_path / name).out
         argmax = sg.agreement(
-            sg.decode(nights[0], PROFILE).hypnogram, sg.Hypnogram(nights[0].argmax(), "aasm5", 30.0)
+            sg.decode(nights[0], PROFILE).hypnogram, sg.Hypnogram(nights[0].argmax, "aasm5", 30.0)
         )
         assert compared[0]["agreement"]["argmax"]["accuracy"] == pytest.approx(argmax.accuracy)
 

@@ -88,7 +88,7 @@ def test_without_wake_or_rem_there_are_no_totals_to_meet():
     truth = [np.repeat(np.tile([0, 1], 10), 5 + i).astype(np.int8) for i in range(6)]
     nights = [np.where(own[:, None] == [0, 1], 0.8, 0.2) for own in truth]
     experts = [sg.Hypnogram(own, scheme, 30.0) for own in truth]
-    material = read_material(nights, experts, base, options=GuardOptions(epoch_seconds=30.0))
+    material = read_material(experts, nights, base, options=GuardOptions(epoch_seconds=30.0))
     scope = Scope.of(material)
     assert not scope.has_totals
     assert {one.totals for one in scope.candidates(biases=False, totals=False)} == {0.0}
@@ -113,7 +113,7 @@ def test_calibrated_nights_are_those_that_decoding_calibrates():
     nights[1][5:8] = np.nan
     nights[2][7] = (0.0, 1.0, 0.0)
     base = sg.Profile.load("human-psg-3")
-    material = read_material(nights, experts, base, options=GuardOptions(epoch_seconds=30.0))
+    material = read_material(experts, nights, base, options=GuardOptions(epoch_seconds=30.0))
     biases = (0.7, -0.2, -0.5)
     ready = Tempered(material.nights, 1.7, FitBase(base, 30.0).bare)
     for calibration in (Calibration(1.7, biases), Calibration(1.7)):
@@ -129,7 +129,7 @@ def test_outputs_are_scored_together_as_one_by_one():
     unscored[30:40] = -1
     panels = [[sg.Hypnogram(unscored, WNR3, 30.0), others[0]], [experts[1]]]
     base = sg.Profile.load("human-psg-3")
-    material = read_material(nights, panels, base, options=GuardOptions(epoch_seconds=30.0))
+    material = read_material(panels, nights, base, options=GuardOptions(epoch_seconds=30.0))
     for night in material.nights:
         outputs = [night.matrix.argmax(axis=1).astype(np.int8), np.array(night.scorings[0]), night.truth * 0]
         outputs[0][3:9] = -1
@@ -155,7 +155,7 @@ def test_outputs_are_scored_together_as_one_by_one():
 def test_outputs_show_as_much_of_each_stage_as_the_experts(rule):
     nights, experts = skewed(8)
     base = sg.Profile.load("human-psg-3")
-    material = read_material(nights, experts, base, options=GuardOptions(epoch_seconds=30.0))
+    material = read_material(experts, nights, base, options=GuardOptions(epoch_seconds=30.0))
     training = train(FitBase(base, 30.0), material)
     training.fit_totals([rule])
 
@@ -181,7 +181,7 @@ def test_all_of_nrem_is_shifted_alike():
     fine = [sg.Hypnogram(np.array([0, 2, 4])[e.labels].astype(np.int8), AASM5, 30.0) for e in experts]
     base = sg.Profile.load("human-psg-5")
     with pytest.warns(sg.StageGuardWarning, match="occurs in none"):
-        material = read_material(split, fine, base, options=GuardOptions(epoch_seconds=30.0))
+        material = read_material(fine, split, base, options=GuardOptions(epoch_seconds=30.0))
     training = train(FitBase(base, 30.0), material)
     training.fit_totals(["argmax"])
     biases = training.totals["argmax"]

@@ -42,7 +42,7 @@ def fitted(matrices, labels, nights):
 
 def test_it_fits_what_fit_fits(fitted, nights):
     profile = sg.fit(
-        nights.densities, nights.hypnograms, base=BASE, groups=nights.groups, learning_curve=False
+        nights.hypnograms, nights.densities, base=BASE, groups=nights.groups, learning_curve=False
     )
     assert fitted.profile_.transitions == profile.transitions
     assert fitted.report_.chosen.name == profile.provenance["chosen"]
@@ -301,6 +301,43 @@ def test_a_grid_search_may_choose_what_statistics_weigh(matrices, labels, nights
     assert search.best_score_ > 0.6
 
 
+@pytest.mark.parametrize("form", ["numbers", "names", "hypnograms"])
+def test_scores_of_scikit_learn_take_lists_of_nights(nights, matrices, labels, form):
+    pytest.importorskip("sklearn")
+    from sklearn.metrics import accuracy_score, f1_score, log_loss
+    from sklearn.model_selection import GroupKFold, cross_val_score
+
+    y = {
+        "numbers": labels,
+        "names": [night.stages for night in nights.hypnograms],
+        "hypnograms": nights.hypnograms,
+    }[form]
+    given = {"cv": GroupKFold(2), "groups": nights.groups, "error_score": "raise"}
+    own = sg.SemiMarkovDecoder(BASE, transition_weight=1.0)
+    accuracies = cross_val_score(own, matrices, y, scoring=own.scorer("accuracy"), **given)
+    assert accuracies.tolist() == pytest.approx(cross_val_score(own, matrices, y, **given).tolist())
+    own.fit(matrices, y)
+    unscored = [np.where(np.arange(len(a)) < 9, -1, a) for a in labels]
+    kept = np.concatenate(unscored) >= 0
+    truth, found = (
+        np.concatenate(labels)[kept],
+        np.concatenate(own.fit(matrices, labels).predict(matrices))[kept],
+    )
+    assert own.scorer("accuracy")(own, matrices, unscored) == accuracy_score(truth, found)
+    assert own.scorer("f1_macro")(own, matrices, unscored) == f1_score(truth, found, average="macro")
+    rows = np.concatenate(own.predict_proba(matrices))[kept]
+    assert own.scorer("neg_log_loss")(own, matrices, unscored) == pytest.approx(-log_loss(truth, rows))
+    again = pickle.loads(pickle.dumps(own.scorer("accuracy")))  # as workers of a search get it
+    assert again(own, matrices, labels) == own.score(matrices, labels)
+
+
+def test_a_score_that_does_not_exist_is_named():
+    pytest.importorskip("sklearn")
+    with pytest.raises(InputError) as error:
+        sg.SemiMarkovDecoder.scorer("acuracy")
+    assert mentions(str(error.value), "'acuracy'", "accuracy")
+
+
 def test_a_weight_leaves_the_choice_to_a_search(matrices, labels, nights):
     """Through a pipeline whose first step makes probabilities, with groups handed on by metadata routing."""
     sklearn = pytest.importorskip("sklearn")
@@ -322,7 +359,7 @@ def test_a_weight_leaves_the_choice_to_a_search(matrices, labels, nights):
     assert weighted > plain + 0.01
     best = search.best_estimator_["guard"].profile_
     assert best.transition_weight == 1.0 and best.strength is None
-    expected = sg.fit(None, nights.hypnograms, base=BASE, groups=nights.groups)
+    expected = sg.fit(nights.hypnograms, base=BASE, groups=nights.groups)
     assert best.transitions == expected.transitions
 
 

@@ -60,7 +60,7 @@ def test_a_flickering_stager_is_calmed_to_the_experts_fragmentation(report, flic
     assert chosen.criterion == max(row.criterion for row in report.rows if row.status in ("kept", "chosen"))
     fresh = cohort(4, seed=7, sharpness=2.0)
     plain = [
-        sg.agreement(e, sg.Hypnogram(d.argmax(), e.scheme, 30.0)).kappa
+        sg.agreement(e, sg.Hypnogram(d.argmax, e.scheme, 30.0)).kappa
         for d, e in zip(fresh.densities, fresh.hypnograms, strict=True)
     ]
     assert np.mean(kappas(fresh, report.profile)) > np.mean(plain) + 0.05
@@ -81,7 +81,7 @@ def test_every_kind_of_candidate_is_compared(report):
 def test_the_profile_decodes_as_the_candidate_did(report, flickering):
     """Cross-validation calibrates once and decodes probabilities; the profile calibrates night by night."""
     base = sg.Profile.load(BASE)
-    material = read_material(flickering.densities, flickering.hypnograms, base, groups=flickering.groups)
+    material = read_material(flickering.hypnograms, flickering.densities, base, groups=flickering.groups)
     training = train(FitBase(base, 30.0, ("W", "N")), material)
     for candidate in (
         Candidate("band"),
@@ -166,7 +166,7 @@ def test_the_same_seed_gives_the_same_profile(flickering):
     first = fit_report(own)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StageGuardWarning)
-        again = sg.fit(own.densities, own.hypnograms, base=BASE, groups=own.groups, learning_curve=False)
+        again = sg.fit(own.hypnograms, own.densities, base=BASE, groups=own.groups, learning_curve=False)
     assert again.sha256 == first.profile.sha256
     three, others = (fit_report(own, n_folds=3, seed=seed) for seed in (0, 5))
     assert [row.kappa for row in three.rows] != [row.kappa for row in others.rows]
@@ -194,7 +194,7 @@ def test_what_is_gained_is_measured_on_nights_that_chose_nothing(report, flicker
         nested.labels, flickering.densities, flickering.hypnograms, strict=True
     ):
         found = sg.agreement(expert, sg.Hypnogram(labels, expert.scheme, 30.0)).kappa
-        plain = sg.agreement(expert, sg.Hypnogram(density.argmax(), expert.scheme, 30.0)).kappa
+        plain = sg.agreement(expert, sg.Hypnogram(density.argmax, expert.scheme, 30.0)).kappa
         gains.append(found - plain)
     by_subject = np.array(gains).reshape(8, 2).mean(axis=1)
     mean, error = report.gains()["kappa"]
@@ -238,7 +238,7 @@ def test_the_errors_on_held_out_nights_are_kept_for_intervals(report, flickering
 
 def test_no_group_is_on_both_sides_of_a_split(flickering):
     base = sg.Profile.load(BASE)
-    material = read_material(flickering.densities, flickering.hypnograms, base, groups=flickering.groups)
+    material = read_material(flickering.hypnograms, flickering.densities, base, groups=flickering.groups)
     folds = split(material, 5, seed=3)
     held = [group for _, test in folds for group in test.groups]
     assert sorted(held) == sorted(material.groups)
@@ -254,7 +254,7 @@ def test_where_nothing_is_better_the_profile_is_the_default():
     perfect = Cohort([certain(expert) for expert in own.hypnograms], own.hypnograms, own.groups)
     with pytest.warns(StageGuardWarning, match=naming(BASE, "It steps aside")) as caught:
         found = sg.fit_report(
-            perfect.densities, perfect.hypnograms, base=BASE, groups=perfect.groups, learning_curve=False
+            perfect.hypnograms, perfect.densities, base=BASE, groups=perfect.groups, learning_curve=False
         )
     assert len(caught) == 1
     assert found.steps_aside and found.profile.provenance["steps_aside"]
@@ -273,7 +273,7 @@ def test_where_nothing_is_better_the_profile_is_the_default():
 
 def test_from_ten_nights_on_the_default_is_tuned_on_training_nights_alone(flickering):
     base = sg.Profile.load(BASE)
-    material = read_material(flickering.densities, flickering.hypnograms, base, groups=flickering.groups)
+    material = read_material(flickering.hypnograms, flickering.densities, base, groups=flickering.groups)
     timed, untimed = Candidate("default", clock=True), Candidate("default")
     for training_nights, test in split(material, 3, seed=0):
         training = train(FitBase(base, 30.0), training_nights)
@@ -391,7 +391,7 @@ def test_few_subjects_compare_little_and_are_warned_of():
     own = cohort(3, sharpness=2.0)
     with pytest.warns(StageGuardWarning) as caught:
         found = sg.fit_report(
-            own.densities, own.hypnograms, base=BASE, groups=own.groups, learning_curve=False
+            own.hypnograms, own.densities, base=BASE, groups=own.groups, learning_curve=False
         )
     said = [str(one.message) for one in caught]
     assert sum(mentions(text, 3, "target") for text in said) == 1
@@ -469,7 +469,7 @@ def in_period(density):
 
 def test_match_keeps_half_of_the_differences_between_people(flickering):
     base = sg.Profile.load(BASE)
-    material = read_material(flickering.densities, flickering.hypnograms, base, groups=flickering.groups)
+    material = read_material(flickering.hypnograms, flickering.densities, base, groups=flickering.groups)
     training = train(FitBase(base, 30.0), material)
     labels = [in_period(density).argmax(axis=1) for density in flickering.densities]
     indices = [np.mean(own[1:] != own[:-1]) for own in labels]
@@ -624,7 +624,7 @@ def test_a_stager_that_knows_nothing_is_left_alone_and_said_to():
     own = cohort(6, sharpness=2.0)
     flat = [np.full_like(density.probabilities, 1 / 3) for density in own.densities]
     with pytest.warns(StageGuardWarning) as caught:
-        found = sg.fit_report(flat, own.hypnograms, base=BASE, groups=own.groups, learning_curve=False)
+        found = sg.fit_report(own.hypnograms, flat, base=BASE, groups=own.groups, learning_curve=False)
     said = [str(one.message) for one in caught]
     assert any(mentions(t, "0.000", "well", 0) for t in said)
     assert found.steps_aside
@@ -737,7 +737,7 @@ def test_hypnograms_alone_give_transitions_durations_and_bands():
     own = cohort(12, hours=4)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = sg.fit_report(None, own.hypnograms, base=BASE, groups=own.groups)
+        found = sg.fit_report(own.hypnograms, base=BASE, groups=own.groups)
     base = sg.Profile.load(BASE)
     profile = found.profile
     assert found.rows == () and found.chosen is None and not found.steps_aside
@@ -758,7 +758,7 @@ def test_hypnograms_alone_give_transitions_durations_and_bands():
 
 def test_one_night_alone_can_be_counted():
     own = cohort(1, hours=4)
-    profile = sg.fit(None, own.hypnograms, base=BASE)
+    profile = sg.fit(own.hypnograms, base=BASE)
     base = sg.Profile.load(BASE)
     assert profile.bands["fragmentation_index"] == base.bands["fragmentation_index"]
     assert profile.transitions[0] != base.transitions[0]
@@ -823,5 +823,5 @@ def test_real_watch_nights_are_not_harmed(data_dir):
 def test_band_allows_less_above_the_cohort_s_own_fragmentation_once_enough_nights_were_counted():
     many, few = cohort(16, sharpness=2.0), cohort(6, sharpness=2.0)
     base = sg.Profile.load(BASE).replace(strength={"rule": "band", "fi_target": 0.05})
-    counted, borrowed = (sg.fit(None, own.hypnograms, base=base, groups=own.groups) for own in (many, few))
+    counted, borrowed = (sg.fit(own.hypnograms, base=base, groups=own.groups) for own in (many, few))
     assert (counted.strength.cap, borrowed.strength.cap) == (1.5, 2.0)

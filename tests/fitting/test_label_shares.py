@@ -20,7 +20,7 @@ HEADBAND = "a headband"
 
 
 def labels_of(density: sg.Hypnodensity) -> sg.Hypnogram:
-    return sg.Hypnogram(density.argmax(), density.scheme, density.epoch_seconds)
+    return sg.Hypnogram(density.argmax, density.scheme, density.epoch_seconds)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def own():
 
 @pytest.fixture(scope="module")
 def material(own):
-    return read_material(own.densities, own.hypnograms, sg.Profile.load("human-psg-3"), groups=own.groups)
+    return read_material(own.hypnograms, own.densities, sg.Profile.load("human-psg-3"), groups=own.groups)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_a_label_that_is_mostly_wrong_stays_the_likeliest():
     expert = sg.Hypnogram([1] * 50 + [0] * 10 + [1] * 40, "wnr3", 30)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StageGuardWarning)
-        shares = count_shares(read_material([night], [expert], sg.Profile.load("human-psg-3")).nights, 3)
+        shares = count_shares(read_material([expert], [night], sg.Profile.load("human-psg-3")).nights, 3)
     assert shares[0].argmax() == 0 and shares[0, 0] > shares[0, 1] > 0.4
 
 
@@ -115,7 +115,7 @@ def test_a_profile_that_refuses_labels_may_be_fitted_to_them(own):
 def test_labels_and_probabilities_are_not_mixed(own):
     mixed = [*own.densities[:3], *cohort(3, sharpness=2.0, seed=1).densities]
     with pytest.raises(InputError, match="expected one kind"):
-        sg.fit(mixed, own.hypnograms[:6], base="human-psg-3", learning_curve=False)
+        sg.fit(own.hypnograms[:6], mixed, base="human-psg-3", learning_curve=False)
 
 
 def test_the_command_fits_to_files_of_labels(own, tmp_path, capsys):

@@ -28,7 +28,7 @@ def nights():
 def complaint(own, **options):
     options = {"base": BASE, "learning_curve": False} | options
     with pytest.raises(InputError) as error:
-        sg.fit(own.densities, own.hypnograms, **options)
+        sg.fit(own.hypnograms, own.densities, **options)
     refusal(error)
     return str(error.value)
 
@@ -78,14 +78,14 @@ def test_one_expert_given_as_two_is_refused(nights):
     panels[0] = [nights.hypnograms[0], other]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StageGuardWarning)
-        assert sg.fit(None, panels, base=BASE, groups=nights.groups).provenance["n_scorings"] == 10
+        assert sg.fit(panels, base=BASE, groups=nights.groups).provenance["n_scorings"] == 10
 
 
 def test_names_differ_by_more_than_blanks_and_points(nights):
     def n_groups(groups):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", StageGuardWarning)
-            found = sg.fit_report(None, nights.hypnograms, base=BASE, groups=groups)
+            found = sg.fit_report(nights.hypnograms, base=BASE, groups=groups)
         return found.n_subjects
 
     assert n_groups(["s1", "s1 ", " s2", "s2", "s3"]) == 3
@@ -99,7 +99,7 @@ def test_two_folds_of_few_subjects_are_not_nested(nights):
     three = Cohort(nights.densities[:3], nights.hypnograms[:3], ["a", "b", "c"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StageGuardWarning)
-        found = sg.fit_report(three.densities, three.hypnograms, base=BASE, groups=three.groups, n_folds=2)
+        found = sg.fit_report(three.hypnograms, three.densities, base=BASE, groups=three.groups, n_folds=2)
     assert found.nested is None
 
 
@@ -114,7 +114,7 @@ def test_missing_stages_are_warned_of_and_taken_from_the_base(nights):
         for expert in nights.hypnograms
     ]
     with pytest.warns(StageGuardWarning) as caught:
-        profile = sg.fit(nights.densities, without, base=BASE, groups=nights.groups, learning_curve=False)
+        profile = sg.fit(without, nights.densities, base=BASE, groups=nights.groups, learning_curve=False)
     first = str(caught[0].message)
     assert mentions(first, "'R'", 5, "'human-psg-3'")
     base = np.array(sg.Profile.load(BASE).transitions[2])
@@ -123,7 +123,7 @@ def test_missing_stages_are_warned_of_and_taken_from_the_base(nights):
 
 def test_one_subject_is_too_few_for_probabilities(nights):
     message = complaint(nights, groups=["a"] * 5)
-    assert mentions(message, 1, 2, 15, "densities=None")
+    assert mentions(message, 1, 2, 15, "without densities")
 
 
 def test_votes_are_warned_of(nights):
@@ -134,7 +134,7 @@ def test_votes_are_warned_of(nights):
         votes.append(sg.Hypnodensity(drawn, WNR3, 30.0))
     with pytest.warns(StageGuardWarning) as caught:
         report = sg.fit_report(
-            votes, nights.hypnograms, base=BASE, groups=nights.groups, learning_curve=False
+            nights.hypnograms, votes, base=BASE, groups=nights.groups, learning_curve=False
         )
     said = [str(one.message) for one in caught]
     assert any(re.match(r"\d\.\d% of the experts' stages have probability 0, which no", t) for t in said)
@@ -171,16 +171,16 @@ def test_wrong_options_are_refused(nights, change, pattern):
 def test_lists_must_belong_together(nights):
     assert mentions(complaint(Cohort(nights.densities[:4], nights.hypnograms, [])), 4, "densities", 5)
     assert mentions(complaint(Cohort(nights.densities[0], nights.hypnograms[:1], [])), "densities", "list")
-    assert mentions(complaint(Cohort(nights.densities, nights.hypnograms[0], [])), "hypnograms", "night")
+    assert mentions(complaint(Cohort(nights.densities, nights.hypnograms[0], [])), "experts", "night")
     assert mentions(
         complaint(Cohort([nights.densities[0].probabilities], nights.hypnograms[0].labels, [])),
-        "hypnograms",
+        "experts",
         "night",
     )
-    assert "hypnograms are empty" in complaint(Cohort([], [], []))
+    assert "experts are empty" in complaint(Cohort([], [], []))
     with pytest.raises(InputError) as error:
-        sg.fit(nights.densities, None, base=BASE)
-    refusal(error, "hypnograms are missing")
+        sg.fit(None, nights.densities, base=BASE)
+    refusal(error, "experts are missing")
 
 
 def test_a_night_that_does_not_fit_is_named(nights):
@@ -221,8 +221,8 @@ def test_bare_arrays_are_read_as_decode_reads_them(nights):
     options = {"base": BASE, "groups": nights.groups, "learning_curve": False}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StageGuardWarning)
-        found = sg.fit_report(bare, labels, stages=["R", "W", "N"], epoch_seconds=30, log=True, **options)
-        same = sg.fit_report(nights.densities, nights.hypnograms, **options)
+        found = sg.fit_report(labels, bare, stages=["R", "W", "N"], epoch_seconds=30, log=True, **options)
+        same = sg.fit_report(nights.hypnograms, nights.densities, **options)
     assert [row.kappa for row in found.rows] == pytest.approx([row.kappa for row in same.rows])
 
 
@@ -263,11 +263,11 @@ def test_what_is_no_list_of_nights_is_named(nights):
         own = {"densities": nights.densities, "hypnograms": nights.hypnograms, "groups": []} | {field: given}
         return complaint(Cohort(**own))
 
-    for field in ("densities", "hypnograms"):
+    for field, name in (("densities", "densities"), ("hypnograms", "experts")):
         listed = getattr(nights, field)
-        assert complaints((night for night in listed), field).startswith(f"{field}: got <generator object")
-        assert complaints(dict(enumerate(listed)), field).startswith(f"{field}: got {{0: ")
-        assert mentions(complaints("nights", field), field, "'nights'")
+        assert complaints((night for night in listed), field).startswith(f"{name}: got <generator object")
+        assert complaints(dict(enumerate(listed)), field).startswith(f"{name}: got {{0: ")
+        assert mentions(complaints("nights", field), name, "'nights'")
     names = [expert.stages for expert in nights.hypnograms]
     for given in (names, [own.tolist() for own in names]):
         assert mentions(complaints(given, "hypnograms"), 0, "U1", "sg.read_hypnogram")

@@ -39,7 +39,7 @@ def counted(nights, n_stages=3):
 
 def test_the_matrix_is_the_share_of_pairs_and_nothing_else_changes():
     base, nights = Profile.load(BASE), [night(1), night(2)]
-    made = sg.recount(base, [Hypnogram(labels, WNR3, 4.0) for labels in nights])
+    made = sg.recount([Hypnogram(labels, WNR3, 4.0) for labels in nights], base)
     np.testing.assert_allclose(made.transitions, counted(nights), rtol=1e-12)
     assert made.transitions != base.transitions
     for rule in RULES:
@@ -50,7 +50,7 @@ def test_the_matrix_is_the_share_of_pairs_and_nothing_else_changes():
 
 
 def test_the_flip_flop_stays_greedy_and_a_rare_pair_keeps_its_epsilon():
-    made = sg.recount(Profile.load(BASE), [night(1)])
+    made = sg.recount([night(1)], Profile.load(BASE))
     assert (made.flip_flop.method, made.flip_flop.penalty_nats, made.flip_flop.window_epochs) == (
         "greedy",
         2,
@@ -69,7 +69,7 @@ def test_the_flip_flop_stays_greedy_and_a_rare_pair_keeps_its_epsilon():
 def test_provenance_says_what_was_counted_and_no_longer_what_was_before():
     base = Profile.load("kdd2026-actigraphy")
     labels = np.tile([0, 0, 1, 1, 1], 50)
-    made = sg.recount(base, [labels]).provenance
+    made = sg.recount([labels], base).provenance
     assert (made["n_nights"], made["n_scored_epochs"]) == (1, 250)
     assert dict(made["pairs_counted_from"]) == {"W": 100.0, "S": 149.0}
     assert dict(made["base"]) == {"name": base.name, "sha256": base.sha256}
@@ -81,7 +81,7 @@ def test_provenance_says_what_was_counted_and_no_longer_what_was_before():
 def test_ranges_and_errors_of_the_nights_before_go():
     base = Profile.load("mouse-eeg-emg-3").replace(intervals={"errors": {"tst_minutes": [[1.0]]}})
     assert base.bands and base.joint and base.intervals
-    made = sg.recount(base, [night(3)])
+    made = sg.recount([night(3)], base)
     assert (dict(made.bands), made.joint, dict(made.intervals)) == ({}, None, {})
     assert made.strength == base.strength
 
@@ -89,7 +89,7 @@ def test_ranges_and_errors_of_the_nights_before_go():
 def test_finer_stages_are_merged_and_several_experts_share_a_night():
     first, second = (np.array([0, 2, 2, 3, 4, 4, 0, 1] * 30), np.array([0, 2, 2, 2, 4, 0, 0, 1] * 30))
     panel = [Hypnogram(labels, AASM5, 30.0, scorer=name) for labels, name in ((first, "a"), (second, "b"))]
-    made = sg.recount(Profile.load("kdd2026-cardiorespiratory"), [panel])
+    made = sg.recount([panel], Profile.load("kdd2026-cardiorespiratory"))
     merged = [np.array([0, 1, 1, 1, 2])[labels] for labels in (first, second)]
     np.testing.assert_allclose(made.transitions, counted(merged), rtol=1e-12)
 
@@ -97,7 +97,7 @@ def test_finer_stages_are_merged_and_several_experts_share_a_night():
 def test_a_stage_nobody_scored_keeps_its_row_and_an_unseen_switch_is_said():
     base = Profile.load(BASE)
     with pytest.warns(StageGuardWarning) as said:
-        made = sg.recount(base, [np.tile([0, 0, 1, 1], 40)])
+        made = sg.recount([np.tile([0, 0, 1, 1], 40)], base)
     assert made.transitions[2] == base.transitions[2]
     assert made.transitions[0] == pytest.approx((80 / 160, 80 / 160, 0))
     words = [str(warning.message) for warning in said]
@@ -107,4 +107,4 @@ def test_a_stage_nobody_scored_keeps_its_row_and_an_unseen_switch_is_said():
 
 def test_nights_of_another_epoch_length_are_refused():
     with pytest.raises(InputError, match=naming("10 s", "kdd2026", "4 s")):
-        sg.recount(Profile.load(BASE), [Hypnogram(night(1), WNR3, 10.0)])
+        sg.recount([Hypnogram(night(1), WNR3, 10.0)], Profile.load(BASE))

@@ -131,7 +131,7 @@ def test_the_default_of_a_fit_knows_how_the_stager_was_trained(trained):
     given = nights(OFF, n=2)
     experts = [rows.argmax(axis=1).astype(np.int8) for rows in given]
     options = GuardOptions(epoch_seconds=30.0, trained=trained)
-    material = read_material(given, experts, base(), options=options)
+    material = read_material(experts, given, base(), options=options)
     assert [night.measured.is_lifted for night in material.nights] == 2 * [trained == "natural"]
 
 

@@ -197,7 +197,7 @@ def test_probabilities_and_classes_of_scikit_learn():
     model = linear.LogisticRegression().fit(features + RNG.normal(0, 0.1, (200, 5)), labels)
     predicted = model.predict_proba(features)
     density = sg.read_density((predicted, model.classes_))
-    assert [density.scheme.names[label] for label in density.argmax()[:5]] == ["W", "N1", "N2", "N3", "R"]
+    assert [density.scheme.names[label] for label in density.argmax[:5]] == ["W", "N1", "N2", "N3", "R"]
     assert model.classes_.tolist() == ["N1", "N2", "N3", "REM", "WAKE"]
 
 

@@ -129,7 +129,7 @@ def test_states_of_ones_own_digits(tmp_path):
     path = write(tmp_path, "labels.csv", ACCUSLEEPY[0], "4,0.9", "1,0.9")
     with pytest.warns(StageGuardWarning):
         density = sg.read_density(path, format="accusleepy-csv", stages=["REM", "Wake", "NREM", "cataplexy"])
-    assert [density.scheme.names[label] for label in density.argmax()] == ["cataplexy", "REM"]
+    assert [density.scheme.names[label] for label in density.argmax] == ["cataplexy", "REM"]
 
 
 @pytest.mark.proves("yasa-confidence-csv")

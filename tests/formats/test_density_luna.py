@@ -119,7 +119,7 @@ def test_posteriors_of_the_installed_lunapi(tmp_path):
     assert (density.n_epochs, density.scheme.name) == (112, "aasm5")
     numbers = frame[["PP_W", "PP_N1", "PP_N2", "PP_N3", "PP_R"]].to_numpy(dtype=float)
     np.testing.assert_array_equal(density.probabilities, numbers)
-    assert [density.scheme.names[label] for label in density.argmax()] == frame["PRED"].tolist()
+    assert [density.scheme.names[label] for label in density.argmax] == frame["PRED"].tolist()
     frame.to_csv(tmp_path / "soap.txt", sep="\t", index=False)
     np.testing.assert_array_equal(sg.read_density(tmp_path / "soap.txt").probabilities, density.probabilities)
     part = sg.read_density(frame.drop(index=[0, 1, 5]))

@@ -168,5 +168,5 @@ def test_a_night_that_the_installed_yasa_staged():
     density = sg.read_density(staged)
     assert (density.n_epochs, density.epoch_seconds, density.source) == (20, 30.0, "yasa.Hypnogram of YASA")
     names = {"W": "WAKE", "R": "REM"}
-    chosen = [names.get(stage, stage) for stage in np.array(density.scheme.names)[density.argmax()]]
+    chosen = [names.get(stage, stage) for stage in np.array(density.scheme.names)[density.argmax]]
     assert chosen == staged.hypno.tolist()

@@ -97,10 +97,10 @@ def test_an_output_of_decode_comes_back_with_its_argmax_profile_and_start(tmp_pa
     decoding, path = decoded(tmp_path, start)
     found = read_hypnogram_file(path, FileOptions())
     assert np.array_equal(found.hypnogram.labels, decoding.hypnogram.labels)
-    assert found.argmax is not None
-    assert np.array_equal(found.argmax.labels, decoding.argmax)
+    assert found.before is not None
+    assert np.array_equal(found.before.labels, decoding.argmax)
     assert found.profile == decoding.profile
-    assert (found.hypnogram.start, found.argmax.start, found.hypnogram.epoch_seconds) == (start, start, 30.0)
+    assert (found.hypnogram.start, found.before.start, found.hypnogram.epoch_seconds) == (start, start, 30.0)
     assert found.notes == ()
 
 
@@ -109,7 +109,7 @@ def test_an_output_without_its_sidecar_is_a_table_like_any_other(tmp_path):
     (tmp_path / "night.hypnogram.json").unlink()
     found = read_hypnogram_file(path, FileOptions())
     assert np.array_equal(found.hypnogram.labels, decoding.hypnogram.labels)
-    assert found.argmax is not None
+    assert found.before is not None
     assert found.profile is None
 
 
@@ -135,8 +135,8 @@ def test_finer_stages_are_merged_into_the_scheme_asked_for(tmp_path):
     assert read_hypnogram(path, scheme=WS2).labels.tolist() == [0, 1, 1, 1, 1, -1]
     _, tsv = decoded(tmp_path)
     found = read_hypnogram_file(tsv, FileOptions(scheme=WS2))
-    assert found.argmax is not None
-    assert found.argmax.scheme == found.hypnogram.scheme == WS2
+    assert found.before is not None
+    assert found.before.scheme == found.hypnogram.scheme == WS2
 
 
 def test_names_of_a_given_scheme_count_first(tmp_path):

@@ -12,7 +12,7 @@ import stageguard as sg
 from messages import each_mentions, mentions, naming
 from recording_files import START, channel, nsrr_xml, profusion_xml, runs, write_edf, write_edf_hypnogram
 from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
-from stageguard.formats.recordings.read import PlacedScoring, crop_recording, lay_over, read_recording_file
+from stageguard.formats.recordings.read import PlacedScoring, crop_recording, lay_over
 from stageguard.formats.recordings.roles import guess_roles
 from stageguard.night.recording import Recording, Series, Signal
 from stageguard.night.stages import AASM5
@@ -92,7 +92,7 @@ def test_channels_by_role_and_the_others_by_label(tmp_path):
 
 
 def test_what_was_guessed_is_told(tmp_path):
-    read = read_recording_file(psg(tmp_path, "EEG C4-M1", "E1", "Snore"))
+    read = sg.read_recording(psg(tmp_path, "EEG C4-M1", "E1", "Snore"))
     assert each_mentions(read.notes, ("EEG", "C4-M1", "E1"), ("'night'",))
 
 
@@ -132,8 +132,8 @@ def test_a_spoilt_channel_is_named_when_asked_for(tmp_path):
 def test_units_that_are_not_given(tmp_path):
     blank = [channel("EEG", 60, 8, unit=""), channel("SaO2", 60, 1, unit=""), channel("H.R.", 60, 1, unit="")]
     path = write_edf(tmp_path / "night.edf", blank)
-    read = read_recording_file(path)
-    found = {role: signal.unit for role, signal in read.recording.signals.items()}
+    read = sg.read_recording(path)
+    found = {role: signal.unit for role, signal in read.signals.items()}
     assert found == {"eeg": "", "spo2": "%", "heart_rate": "bpm"}
     assert "channel 'SaO2' has no unit: % assumed" in read.notes
     eeg = sg.read_recording(path, units={"eeg": "mV"}).channel("eeg")
@@ -227,8 +227,8 @@ def test_several_scorers(tmp_path):
 
 def test_a_scoring_that_begins_later_by_its_clock(tmp_path):
     scoring = write_edf_hypnogram(tmp_path / "h.edf", NIGHT[:3], start=START + timedelta(seconds=60))
-    read = read_recording_file(psg(tmp_path, "EEG"), scoring=scoring)
-    assert read.recording.scorings["expert"].stages.tolist() == ["?", "?", *NIGHT[:3], "?"]
+    read = sg.read_recording(psg(tmp_path, "EEG"), scoring=scoring)
+    assert read.scorings["expert"].stages.tolist() == ["?", "?", *NIGHT[:3], "?"]
     assert mentions(read.notes, "h.edf", "60 s", "clocks")
 
 
@@ -240,15 +240,14 @@ def test_a_scoring_that_begins_before_the_recording(tmp_path):
 
 def test_epochs_between_samples_cut_the_recording(tmp_path):
     path = psg(tmp_path, "EEG", "Chin", annotations=[*stage_texts(NIGHT[:5], 12.5), (20, None, "Lights off")])
-    read = read_recording_file(path)
-    recording = read.recording
+    recording = sg.read_recording(path)
     assert recording.scorings["annotations"].stages.tolist() == NIGHT[:5]
     np.testing.assert_allclose(
         recording.channel("eeg").read(), channel("EEG", SECONDS, 8).values[100:], atol=1e-9
     )
     assert recording.start == START + timedelta(seconds=12.5)
     assert recording.lights_off_seconds == 7.5
-    assert mentions(read.notes, "begin", "12.5 s")
+    assert mentions(recording.notes, "begin", "12.5 s")
 
 
 def test_dates_that_were_removed_do_not_matter(tmp_path):

@@ -97,7 +97,7 @@ def test_an_unknown_epoch_length_is_assumed_aloud(tmp_path):
 def test_rows_without_numbers_are_epochs_without_evidence(tmp_path, empty):
     density = read_density(write(tmp_path, f"{HEADER}\n{ROW}\n{empty}\n{ROW}\n"))
     assert np.isnan(density.probabilities[1]).all()
-    assert density.argmax().tolist() == [2, -1, 2]
+    assert density.argmax.tolist() == [2, -1, 2]
 
 
 def test_decimal_commas_are_read_where_the_delimiter_allows(tmp_path):
@@ -418,5 +418,5 @@ def test_a_scheme_of_ones_own_is_known_by_its_exact_names(tmp_path):
     path = write(tmp_path, "onset,NR,AW,QW,REMS\n0,0.7,0.1,0.1,0.1\n4,0.1,0.7,0.1,0.1\n")
     density = read_density_file(path, FileOptions(scheme=scheme)).density
     assert (density.scheme, density.epoch_seconds) == (scheme, 4.0)
-    assert density.argmax().tolist() == [2, 0]
+    assert density.argmax.tolist() == [2, 0]
     assert "names no stages" in refused(write(tmp_path, "AW,QW\n0.5,0.5\n", "other.csv"))

@@ -396,7 +396,7 @@ def test_probabilities_alone_give_the_most_probable_stages_and_say_so(tmp_path):
     given = density()
     written = sg.convert(given, tmp_path / "n.json")
     assert each_mentions(written.notes, ("stages", "probable"))
-    assert sg.read_hypnogram(written.path).labels.tolist() == given.argmax().tolist()
+    assert sg.read_hypnogram(written.path).labels.tolist() == given.argmax.tolist()
     np.testing.assert_array_equal(sg.read_density(written.path).probabilities, given.probabilities)
 
 

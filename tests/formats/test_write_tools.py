@@ -43,7 +43,7 @@ def with_yasa(folder: Path) -> tuple[list[str], list[str]]:
     given = simulate_night("human-psg-5", hours=2, seed=2).density
     columns = ["WAKE", "N1", "N2", "N3", "REM"]
     proba = pandas.DataFrame(given.probabilities, columns=columns)
-    values = [columns[label] for label in given.argmax()]
+    values = [columns[label] for label in given.argmax]
     yasa.Hypnogram(values, 5, start="2024-05-01 22:30", proba=proba).to_json(folder / "yasa.json")
     decoding = decode(sg.read_density(folder / "yasa.json"))
     written = decoding.save(folder / "out.json")

@@ -77,7 +77,7 @@ def test_it_is_said_that_confusions_are_assumed():
 
 
 def test_intervals_and_review_rest_on_confusions_and_say_so(tmp_path, capsys):
-    night = sg.Hypnogram(sg.simulate_night("human-psg-5", hours=3, seed=8).density.argmax(), "aasm5", 30)
+    night = sg.Hypnogram(sg.simulate_night("human-psg-5", hours=3, seed=8).density.argmax, "aasm5", 30)
     result = quiet(sg.decode, night, "human-psg-5")
     drawn = quiet(sg.intervals, result, method="model", n=50)
     same = quiet(sg.intervals, quiet(sg.decode, result.density, "human-psg-5"), method="model", n=50)
@@ -141,7 +141,7 @@ def test_own_confusions_belong_to_their_stager():
 
 def test_files_of_labels_are_decoded_resumed_and_verified(tmp_path, capsys):
     run = Runner(capsys)
-    labels = sg.simulate_night("human-psg-5", hours=3, seed=7).density.argmax()
+    labels = sg.simulate_night("human-psg-5", hours=3, seed=7).density.argmax
     night = sg.Hypnogram(labels, "aasm5", 30)
     (tmp_path / "labels.txt").write_text("\n".join(night.stages) + "\n")
     decode = ("decode", tmp_path / "labels.txt", "-p", "human-psg-5", "-o", tmp_path / "out")

@@ -310,7 +310,7 @@ def test_a_density_keeps_its_names_and_times(backend):
     assert (found.scheme, found.start, found.source) == (profile.scheme, night.start, night.source)
     assert found.n_epochs == night.n_epochs
     assert mentions(found.assumed, "W, N1, N2, N3, R", "merged", "W, N, R")
-    assert found.argmax().shape == (60,)
+    assert found.argmax.shape == (60,)
     assert found.merge("ws2").probabilities[:, 0] == pytest.approx(found.probabilities[:, 0])
     with pytest.raises(ValueError, match="read-only"):
         found.probabilities[0, 0] = 1.0

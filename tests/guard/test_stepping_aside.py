@@ -173,7 +173,7 @@ def test_ties_go_to_the_first_stage_of_the_scheme_whatever_the_order_of_columns(
 @given(rows=votes(), order=st.permutations(range(5)))
 def test_merged_stages_are_argmax_in_any_order_of_columns(rows, order):
     coarse = sg.Profile.load("human-psg-3").replace(transition_weight=0.0, clock=None)
-    expected = sg.Hypnodensity(rows, "aasm5", 30.0).merge("wnr3").argmax().tolist()
+    expected = sg.Hypnodensity(rows, "aasm5", 30.0).merge("wnr3").argmax.tolist()
     names = [NAMES[place] for place in order]
     assert decode(rows[:, order], coarse, stages=names).hypnogram.labels.tolist() == expected
 
@@ -186,7 +186,7 @@ def test_the_posterior_of_votes_has_their_argmax(backend):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", StageGuardWarning)
             smooth = sg.posterior(counts / 4, profile, **options)
-        assert smooth.argmax().tolist() == counts.argmax(axis=1).tolist()
+        assert smooth.argmax.tolist() == counts.argmax(axis=1).tolist()
 
 
 def test_votes_of_real_networks_are_untouched(backend, data_dir):

@@ -41,7 +41,7 @@ def nights(seeds, blur=0.0):
 @pytest.fixture(scope="module")
 def card():
     graded, experts = zip(*map(night, range(12)), strict=True)
-    return sg.grade(graded, experts)
+    return sg.grade(experts, graded)
 
 
 def alarms(card, batch):
@@ -123,7 +123,7 @@ def test_nights_of_one_person_are_one_row():
 
 def test_the_card_averages_no_more_nights_of_a_person_than_the_batch():
     graded, experts = zip(*map(night, range(20)), strict=True)
-    twice = sg.grade(graded, experts, people=[f"p{number // 2}" for number in range(20)])
+    twice = sg.grade(experts, graded, people=[f"p{number // 2}" for number in range(20)])
     index = [each.features.fragmentation_index for each in twice.nights]
     for people, expected in (("abcd", index[::2]), ("aabb", (np.array(index[::2]) + index[1::2]) / 2)):
         (batch,) = sg.drift(nights(range(20, 24)), twice, people=list(people)).batches
@@ -204,7 +204,7 @@ def labels(seed, flips=0.1):
 
 def test_nights_of_labels_are_compared_with_a_card_of_labels():
     graded, experts = zip(*map(labels, range(100, 112)), strict=True)
-    card = sg.grade(graded, experts)
+    card = sg.grade(experts, graded)
     flickering = sg.drift([labels(seed, flips=0.5)[0] for seed in range(30, 40)], card)
     assert not sg.drift([labels(seed)[0] for seed in range(30, 40)], card).has_drifted
     assert "fragmentation_index" in {each.key for each in flickering.batches[0].outside}

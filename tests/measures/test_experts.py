@@ -113,7 +113,7 @@ def test_a_stager_is_placed_among_the_scorers():
     panel = random_panel(3)
     labels = panel[0].labels.copy()  # as good as the best of them
     night = sg.Hypnogram(labels, AASM5, 30.0)
-    found = sg.among_experts(night, panel)
+    found = sg.among_experts(panel, night)
     assert found.scorers == tuple(f"scorer {j}" for j in range(1, 6))
     assert found.kappa[0] == pytest.approx(1.0)
     own = [sg.agreement(night, one).kappa for one in panel]
@@ -129,18 +129,18 @@ def test_a_stager_is_placed_among_the_scorers():
 def test_a_poor_stager_is_below_and_a_middling_one_inside():
     panel, rng = random_panel(4), np.random.default_rng(0)
     poor = sg.Hypnogram(rng.integers(0, 5, 300).astype(np.int8), AASM5, 30.0)
-    found = sg.among_experts(poor, panel)
+    found = sg.among_experts(panel, poor)
     assert (found.place, found.rank) == ("below", 6)
     middling = random_panel(4, n_scorers=3)[2]
     labels = np.where(rng.random(300) < 0.2, 0, middling.labels).astype(np.int8)
-    assert sg.among_experts(sg.Hypnogram(labels, AASM5, 30.0), panel).place == "inside"
+    assert sg.among_experts(panel, sg.Hypnogram(labels, AASM5, 30.0)).place == "inside"
 
 
 def test_several_nights_are_averaged_scorer_by_scorer():
     panels = [random_panel(seed) for seed in (1, 2)]
     nights = [sg.Hypnogram(panel[1].labels, AASM5, 30.0) for panel in panels]
-    whole = sg.among_experts(nights, panels)
-    single = [sg.among_experts(night, panel) for night, panel in zip(nights, panels, strict=True)]
+    whole = sg.among_experts(panels, nights)
+    single = [sg.among_experts(panel, night) for night, panel in zip(nights, panels, strict=True)]
     assert whole.n_nights == 2
     assert whole.kappa == pytest.approx(np.mean([one.kappa for one in single], axis=0))
     assert whole.soft_agreement == pytest.approx(np.mean([one.soft_agreement for one in single]))
@@ -160,36 +160,36 @@ def test_what_cannot_be_merged_is_refused():
         sg.consensus([scoring("WN"), scoring("WN")], "mean")
     refusal(error, "method is 'mean', expected 'soft-agreement' or 'majority'")
     with pytest.raises(InputError) as error:
-        sg.among_experts(scoring("WN"), [scoring("WN")])
+        sg.among_experts([scoring("WN")], scoring("WN"))
     refusal(error, "got 1 expert, expected two or more")
     with pytest.raises(InputError) as error:
-        sg.among_experts([scoring("WN")] * 2, [[scoring("WN")] * 2])
+        sg.among_experts([[scoring("WN")] * 2], [scoring("WN")] * 2)
     refusal(error, "got 2 nights and experts of 1")
     with pytest.raises(InputError) as error:
-        sg.among_experts([scoring("WN")] * 2, [[scoring("WN")] * 2, [scoring("WN"), scoring("WNRR")]])
+        sg.among_experts([[scoring("WN")] * 2, [scoring("WN"), scoring("WNRR")]], [scoring("WN")] * 2)
     refusal(error, "^night 1: ")
     with pytest.raises(InputError) as error:
-        sg.among_experts([scoring("WN")] * 2, [[scoring("WN")] * 2, [scoring("WN")] * 3])
+        sg.among_experts([[scoring("WN")] * 2, [scoring("WN")] * 3], [scoring("WN")] * 2)
     refusal(error, "nights have 2, 3 experts, expected the same scorers")
 
 
 def test_a_stager_without_kappa_has_no_place_but_a_reason():
     panel = [scoring("WNNRWN"), scoring("WNNRRN")]
-    found = sg.among_experts(scoring("??????"), panel)
+    found = sg.among_experts(panel, scoring("??????"))
     assert (found.rank, found.place) == (None, None)
     assert mentions(str(found), 2, "same stage throughout")
     told = found.to_dict()
     assert (told["rank"], told["place"], told["reason"]) == (None, None, found.reason)
-    flat = sg.among_experts(scoring("WWWW"), [scoring("WWWW"), scoring("WWWW")])
+    flat = sg.among_experts([scoring("WWWW"), scoring("WWWW")], scoring("WWWW"))
     assert (flat.rank, flat.place) == (None, None)
-    alone = sg.among_experts(scoring("WNRN"), [scoring("WN??"), scoring("??RN")])
+    alone = sg.among_experts([scoring("WN??"), scoring("??RN")], scoring("WNRN"))
     assert (alone.rank, alone.place) == (None, None)
     assert mentions(alone.reason, "scorers", "does not exist")
 
 
 def test_a_scorer_without_kappa_is_left_out_of_the_ranking():
     panel = [scoring("WNNRWN"), scoring("WNNRRN"), scoring("??????")]
-    found = sg.among_experts(scoring("WNNRWW"), panel)
+    found = sg.among_experts(panel, scoring("WNNRWW"))
     assert found.place == "below"
     assert (found.rank, found.to_dict()["of"]) == (3, 3)
     assert mentions(str(found), 3, "scorers", 1)
@@ -203,10 +203,10 @@ def test_what_is_no_list_of_scorings_is_refused_in_one_line(wrong):
             call(wrong)
         refusal(error, "^got .*expected a list of two or more scorings of the same night")
     with pytest.raises(InputError) as error:
-        sg.among_experts(scoring("WN"), wrong)
+        sg.among_experts(wrong, scoring("WN"))
     refusal(error, "^experts are .*expected a list of hypnograms")
     with pytest.raises(InputError) as error:
-        sg.among_experts([scoring("WN")], [wrong])
+        sg.among_experts([wrong], [scoring("WN")])
     refusal(error, "^night 0: experts are ")
 
 
@@ -223,7 +223,7 @@ def test_scorers_of_the_dreem_nights_stand_where_they_should(data_dir):
     soft = np.array([sg.soft_agreement(panel) for panel in panels]).mean(axis=0)
     assert soft.min() > 0.8
     assert soft.max() < 0.96
-    found = sg.among_experts(stagers, panels)
+    found = sg.among_experts(panels, stagers)
     assert found.n_nights == 25
     assert 0.6 < min(found.scorer_kappa) < max(found.scorer_kappa) < 0.9
     assert found.mean_kappa > 0.6

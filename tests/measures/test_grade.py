@@ -62,7 +62,7 @@ def test_the_ratio_is_that_of_the_definition():
             a, e = a + off, e + theirs
             own.append(math.log(off + 1) - math.log(theirs + 1))
         logs.append(np.mean(own))
-    found = sg.grade(nights, experts)["tst_minutes"]
+    found = sg.grade(experts, nights)["tst_minutes"]
     assert found.mean.value == pytest.approx(a / e)
     assert found.typical.value == pytest.approx(math.exp(np.mean(logs)))
     low, high = stats.t.interval(0.9, len(logs) - 1, np.mean(logs), stats.sem(logs))
@@ -161,24 +161,24 @@ def test_the_people_needed_are_the_fewest_that_show_it():
 
 def test_a_verdict_needs_three_scorers_on_25_people():
     nights, experts = made_cohort(25, 4, skill=0.1)
-    card = sg.grade(nights, experts)
+    card = sg.grade(experts, nights)
     assert {each.verdict for each in card.values()} <= {"as an expert", "worse", "not shown"}
-    few = sg.grade(nights[1:], experts[1:])
+    few = sg.grade(experts[1:], nights[1:])
     assert {each.verdict for each in few.values()} == {None}
     assert all(each.people_needed is None or each.people_needed >= 25 for each in few.values())
     pairs = [panel[:2] for panel in experts]
-    assert {each.verdict for each in sg.grade(nights, pairs).values()} == {None}
+    assert {each.verdict for each in sg.grade(pairs, nights).values()} == {None}
     # an expert who did not score one night leaves it with three
     gaps = [[None, *experts[0][1:]], *experts[1:]]
-    assert sg.grade(nights, gaps)["tst_minutes"].verdict is not None
+    assert sg.grade(gaps, nights)["tst_minutes"].verdict is not None
 
 
 def test_a_stager_that_is_one_of_the_experts_is_not_worse_and_a_bad_one_is():
     nights, experts = made_cohort(30, 5, skill=0.1)
-    equal = sg.grade(nights, experts)
+    equal = sg.grade(experts, nights)
     assert equal["tst_minutes"].verdict != "worse"
     bad, _ = made_cohort(30, 5, skill=0.6)  # the same truth, as the seed is the same
-    worse = sg.grade(bad, experts)
+    worse = sg.grade(experts, bad)
     assert worse["bouts"].verdict == "worse"
     assert worse["bouts"].errs_less_than == 0
     assert worse.kappa < equal.kappa
@@ -186,8 +186,8 @@ def test_a_stager_that_is_one_of_the_experts_is_not_worse_and_a_bad_one_is():
 
 def test_nights_of_one_person_count_once():
     nights, experts = made_cohort(6)
-    card = sg.grade([*nights, *nights], [*experts, *experts], people=[*"abcdef"] * 2)
-    once = sg.grade(nights, experts)
+    card = sg.grade([*experts, *experts], [*nights, *nights], people=[*"abcdef"] * 2)
+    once = sg.grade(experts, nights)
     assert card.n_people == 6
     assert card.n_nights == 12
     assert card["tst_minutes"].mean == once["tst_minutes"].mean
@@ -197,21 +197,21 @@ def test_nights_of_one_person_count_once():
 def test_a_night_does_not_count_as_two_people():
     nights, experts = made_cohort(3)
     with pytest.raises(InputError) as error:
-        sg.grade([*nights, nights[0]], [*experts, experts[0]])
+        sg.grade([*experts, experts[0]], [*nights, nights[0]])
     assert mentions(error.value, "night 1", "night 4")
 
 
 def test_a_card_prints_a_line_for_each_statistic():
     nights, experts = made_cohort(3)
     for panels in (experts, [panel[0] for panel in experts]):
-        card = sg.grade(nights, panels)
+        card = sg.grade(panels, nights)
         assert len(str(card).splitlines()) == 1 + len(card)
 
 
 def test_the_order_of_nights_and_experts_does_not_matter():
     nights, experts = made_cohort(3, n_epochs=1000)  # where no two experts agree alike with the others
-    card = sg.grade(nights, experts)
-    turned = sg.grade(nights[::-1], [panel[::-1] for panel in experts[::-1]])
+    card = sg.grade(experts, nights)
+    turned = sg.grade([panel[::-1] for panel in experts[::-1]], nights[::-1])
     for key in card:
         assert turned[key].mean.value == pytest.approx(card[key].mean.value, nan_ok=True)
         assert turned[key].errs_less_than == card[key].errs_less_than
@@ -222,7 +222,7 @@ def test_rem_that_never_comes_counts_as_coming_at_the_end():
         return sg.read_hypnogram(["N2" if c == "N" else c for c in text])
 
     experts = [night("WNNRRN"), night("WNNRNN"), night("WNNNRN")]
-    card = sg.grade([night("WNNNNN")], [experts])
+    card = sg.grade([experts], [night("WNNNNN")])
     values = card.nights[0].statistics["rem_latency_minutes"]
     assert values.stager == 3.0  # the whole recording
     assert values.experts == (1.0, 1.0, 1.5)
@@ -230,7 +230,7 @@ def test_rem_that_never_comes_counts_as_coming_at_the_end():
 
 def test_a_stager_that_sees_no_sleep_does_not_escape():
     _, experts = made_cohort(3)
-    card = sg.grade([sg.Hypnogram(np.zeros(120, np.int8), AASM5, 30.0)] * 3, experts)
+    card = sg.grade(experts, [sg.Hypnogram(np.zeros(120, np.int8), AASM5, 30.0)] * 3)
     values = card.nights[0].statistics
     assert (values["waso_minutes"].stager, values["sol_minutes"].stager) == (0.0, 60.0)
     assert card["waso_minutes"].n_people == 3
@@ -239,7 +239,7 @@ def test_a_stager_that_sees_no_sleep_does_not_escape():
 @pytest.mark.parametrize(("scheme", "n_statistics"), [("aasm5", 21), ("wnr3", 15), ("ws2", 8)])
 def test_experts_of_finer_stages_are_merged(scheme, n_statistics):
     nights, experts = made_cohort()
-    card = sg.grade([sg.merge_stages(night, scheme) for night in nights], experts)
+    card = sg.grade(experts, [sg.merge_stages(night, scheme) for night in nights])
     assert card.nights[0].scheme.name == scheme
     assert len(card) == n_statistics
     assert ("rem_latency_minutes" in card) == (scheme != "ws2")
@@ -248,7 +248,7 @@ def test_experts_of_finer_stages_are_merged(scheme, n_statistics):
 def test_statistics_that_do_not_exist_are_not_graded():
     """A whole day has no bedtime."""
     nights, experts = made_cohort(2, 3, n_epochs=2600)
-    card = sg.grade(nights, experts)
+    card = sg.grade(experts, nights)
     assert "sol_minutes" not in card
     assert "stage_minutes_N2" in card
 
@@ -259,7 +259,7 @@ def test_epochs_that_no_expert_scored_are_left_out():
         for scoring in panel:
             scoring.labels.flags.writeable = True
             scoring.labels[:20] = -1
-    card = sg.grade(nights, experts)
+    card = sg.grade(experts, nights)
     night = card.nights[0].statistics["tst_minutes"]
     assert night.stager == tst(sg.Hypnogram(nights[0].labels[20:], AASM5, 30.0))
 
@@ -267,8 +267,8 @@ def test_epochs_that_no_expert_scored_are_left_out():
 def test_a_decoding_is_graded_by_what_it_reports_too():
     made = [sg.simulate_night("human-psg-5", hours=6, seed=seed) for seed in range(3)]
     decoded = [sg.decode(night.density, "human-psg-5", stager="a stager") for night in made]
-    experts = [[night.expert, sg.Hypnogram(night.density.argmax(), AASM5, 30.0)] for night in made]
-    card = sg.grade(decoded, experts)
+    experts = [[night.expert, sg.Hypnogram(night.density.argmax, AASM5, 30.0)] for night in made]
+    card = sg.grade(experts, decoded)
     estimates = sg.estimates(decoded[0]).values("after")
     values = card.nights[0].statistics
     for key in ("expected_tst_minutes", "rem_latency_estimate_minutes", "expected_minutes_N2"):
@@ -284,7 +284,7 @@ def test_a_decoding_is_graded_by_what_it_reports_too():
 def test_one_scorer_is_compared_with_the_table_and_gives_no_verdict():
     nights, experts = made_cohort(30)
     single = [panel[0] for panel in experts]
-    card = sg.grade(nights, single)
+    card = sg.grade(single, nights)
     grade = card["tst_minutes"]
     error = np.mean([abs(tst(a) - tst(b)) for a, b in zip(nights, single, strict=True)])
     table = {each.cohort: each.errors["tst_minutes"] for each in expert_errors("aasm5")}
@@ -302,13 +302,13 @@ def test_the_table_is_for_epochs_of_30_s():
     nights, experts = made_cohort(3)
     short = [sg.Hypnogram(night.labels, AASM5, 20.0) for night in nights]
     scored = [sg.Hypnogram(panel[0].labels, AASM5, 20.0) for panel in experts]
-    assert sg.grade(short, scored)["tst_minutes"].about == {}
+    assert sg.grade(scored, short)["tst_minutes"].about == {}
 
 
 @pytest.mark.parametrize("scheme", ["aasm5", "wldr4", "wnr3", "ws2"])
 def test_the_shipped_table_knows_what_is_graded(scheme):
     nights, experts = made_cohort(2)
-    card = sg.grade([sg.merge_stages(night, scheme) for night in nights], [panel[0] for panel in experts])
+    card = sg.grade([panel[0] for panel in experts], [sg.merge_stages(night, scheme) for night in nights])
     for table in expert_errors(scheme):
         assert set(card) <= set(table.errors)
         assert all(error > 0 for error in table.errors.values())
@@ -318,10 +318,10 @@ def test_nights_that_taught_the_profile_are_no_proof():
     made = [sg.simulate_night("human-psg-3", hours=3, seed=seed) for seed in range(4)]
     densities, experts = [night.density for night in made], [night.expert for night in made]
     with pytest.warns(sg.StageGuardWarning):
-        profile = sg.fit(densities, experts, base="human-psg-3", name="lab", learning_curve=False)
+        profile = sg.fit(experts, densities, base="human-psg-3", name="lab", learning_curve=False)
     decoded = [sg.decode(density, profile) for density in densities]
     with pytest.raises(InputError) as error:
-        sg.grade(decoded, experts)
+        sg.grade(experts, decoded)
     assert mentions(error.value, 4, "'lab'")
 
 
@@ -348,7 +348,7 @@ def test_what_cannot_be_graded_is_one_line(changes, patterns):
     nights, experts = made_cohort()
     given = {"nights": nights, "experts": experts} | changes
     with pytest.raises(InputError) as error:
-        sg.grade(given.pop("nights"), given.pop("experts"), **given)
+        sg.grade(given.pop("experts"), given.pop("nights"), **given)
     refusal(error, *patterns)
 
 
@@ -361,27 +361,27 @@ def test_a_night_without_a_scored_epoch_is_not_graded(is_of_experts):
     else:
         nights[2] = nothing
     with pytest.raises(InputError) as error:
-        sg.grade(nights, experts)
+        sg.grade(experts, nights)
     refusal(error, "night 3")
 
 
 def test_unequal_experts_are_refused():
     nights, experts = made_cohort()
     with pytest.raises(InputError) as error:
-        sg.grade(nights, [experts[0][:2], *experts[1:]])
+        sg.grade([experts[0][:2], *experts[1:]], nights)
     assert mentions(error.value, 2, 4)
     with pytest.raises(InputError) as error:  # nobody to compare the only expert of a night with
-        sg.grade(nights, [[experts[0][0], None, None, None], *experts[1:]])
+        sg.grade([[experts[0][0], None, None, None], *experts[1:]], nights)
     assert mentions(error.value, "night 1")
     other = [sg.Hypnogram(night.labels, AASM5, 20.0) for night in nights]
     with pytest.raises(InputError) as error:
-        sg.grade(other, experts)
+        sg.grade(experts, other)
     assert mentions(error.value, "night 1", "30 s", "20 s")
 
 
 def test_a_card_is_read_as_it_was_written(tmp_path):
     nights, experts = made_cohort(5)
-    card = sg.grade(nights, experts, stager="a 1.0", cohort="b", ids=[*"vwxyz"])
+    card = sg.grade(experts, nights, stager="a 1.0", cohort="b", ids=[*"vwxyz"])
     card.save(tmp_path / "card.json")
     again = sg.GradeCard.load(tmp_path / "card.json")
     assert again.to_dict() == card.to_dict()
@@ -447,7 +447,7 @@ def edited(content, keys, value):
 )
 def test_a_card_with_wrong_entries_is_one_line(tmp_path, keys, value):
     nights, experts = made_cohort(3)
-    content = edited(json.loads(json.dumps(sg.grade(nights, experts).to_dict())), keys, value)
+    content = edited(json.loads(json.dumps(sg.grade(experts, nights).to_dict())), keys, value)
     content["stageguard"]["sha256"] = card_sha256(content)
     path = tmp_path / "card.json"
     path.write_text(json.dumps(content), encoding="utf-8")
@@ -467,7 +467,7 @@ def test_what_is_no_card_is_one_line(tmp_path, text):
 
 def test_an_edited_card_is_refused(tmp_path):
     nights, experts = made_cohort(3)
-    content = sg.grade(nights, experts).to_dict()
+    content = sg.grade(experts, nights).to_dict()
     path = tmp_path / "card.json"
     path.write_text(json.dumps(edited(content, ("grades", "tst_minutes", "verdict"), "as an expert")))
     with pytest.raises(FileFormatError) as error:

@@ -194,6 +194,6 @@ def test_real_experts_pass_and_their_coin_tossing_twin_does_not(data_dir):
 def test_a_fitted_profile_keeps_the_joint_score_of_its_base_at_its_epoch_length():
     nights = [sg.simulate_night("human-psg-3", hours=2, seed=seed).expert for seed in range(3)]
     base = sg.Profile.load("human-psg-3")
-    assert sg.fit(None, nights, base=base).joint == base.joint
+    assert sg.fit(nights, base=base).joint == base.joint
     halves = [sg.Hypnogram(np.repeat(night.labels, 2), WNR3, 15.0) for night in nights]
-    assert sg.fit(None, halves, base=base).joint is None
+    assert sg.fit(halves, base=base).joint is None

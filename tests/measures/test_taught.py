@@ -26,7 +26,7 @@ def profile(nights):
     taught = nights[:N_TAUGHT]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sg.StageGuardWarning)  # whether it steps aside is no matter here
-        return sg.fit([n.density for n in taught], [n.expert for n in taught], base=BASE, name="lab")
+        return sg.fit([n.expert for n in taught], [n.density for n in taught], base=BASE, name="lab")
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def decoded(night, profile):
 
 def test_a_night_is_known_by_its_expert_and_by_its_argmax(nights, profile):
     for number, night in enumerate(nights):
-        argmax = sg.Hypnogram(night.density.argmax(), night.density.scheme, 30.0)
+        argmax = sg.Hypnogram(night.density.argmax, night.density.scheme, 30.0)
         is_taught = number < N_TAUGHT
         assert profile.was_taught_by(night.expert) is profile.was_taught_by(argmax) is is_taught
         assert not sg.Profile.load(BASE).was_taught_by(night.expert, argmax)
@@ -66,9 +66,9 @@ def test_marks_survive_the_file_and_another_fit(nights, profile, tmp_path):
     again = sg.Profile.load(tmp_path / "lab.toml")
     assert again.taught_by == profile.taught_by
     assert again.at_strength(0.5).was_taught_by(nights[0].expert)
-    second = sg.fit(None, [nights[-1].expert], base=again, name="second")
+    second = sg.fit([nights[-1].expert], base=again, name="second")
     assert all(second.was_taught_by(night.expert) for night in (nights[0], nights[-1]))
-    counted = sg.recount(sg.Profile.load(BASE), [night.expert for night in nights[1:]])
+    counted = sg.recount([night.expert for night in nights[1:]], sg.Profile.load(BASE))
     assert counted.was_taught_by(nights[1].expert)
     assert not counted.was_taught_by(nights[0].expert)
 
@@ -100,7 +100,7 @@ def test_words_count_nights_and_show_held_out_figures(nights, profile):
     assert "no figures on other nights" in held_out_words(sg.Profile.load(BASE))
 
 
-@pytest.mark.parametrize("compare", [sg.agreement, lambda e, d: sg.among_experts(d, [e, e])])
+@pytest.mark.parametrize("compare", [sg.agreement, lambda e, d: sg.among_experts([e, e], d)])
 def test_python_warns(nights, profile, compare):
     with pytest.warns(sg.StageGuardWarning, match="This night taught profile 'lab'"):
         compare(nights[0].expert, decoded(nights[0], profile))

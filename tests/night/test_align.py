@@ -41,7 +41,7 @@ def test_all_have_the_first_nights_epochs_when_these_are_kept(make, other_second
     one, two = aligned.nights
     assert one.n_epochs == two.n_epochs
     assert one.start == two.start
-    labels = two.labels if make is night else two.argmax()
+    labels = two.labels if make is night else two.argmax
     assert int((labels >= 0).sum()) == n_there
     if make is night and n_there:
         shift = round(other_seconds / 30)

@@ -64,7 +64,7 @@ def test_every_pair_of_lengths_keeps_a_night_of_long_bouts(old, new):
         assert (result.epoch_seconds, result.n_epochs) == (new, int(3600 * 5 / new))
         begins = np.arange(result.n_epochs) * new
         inside = (begins // 3600) == ((begins + new - 1e-6) // 3600)
-        labels = result.labels if isinstance(result, sg.Hypnogram) else result.argmax()
+        labels = result.labels if isinstance(result, sg.Hypnogram) else result.argmax
         assert inside.sum() > 500
         np.testing.assert_array_equal(labels[inside], (begins[inside] // 3600).astype(int))
 
@@ -120,7 +120,7 @@ def test_starts_tell_which_epochs_belong_together():
     probable = density(rows, start=START + timedelta(seconds=60), scheme=AASM5)
     with pytest.warns(StageGuardWarning) as caught:
         aligned = sg.align(scored, probable)
-    assert aligned.nights[0].labels.tolist() == aligned.nights[1].argmax().tolist() == [2, 3, 4, 0]
+    assert aligned.nights[0].labels.tolist() == aligned.nights[1].argmax.tolist() == [2, 3, 4, 0]
     assert {each.start for each in aligned.nights} == {START + timedelta(seconds=60)}
     assert aligned.notes == (
         "night 1: the first 2 epochs left out",

@@ -67,11 +67,11 @@ def test_holds_the_probabilities_it_was_given():
 
 
 def test_one_epoch_is_a_night():
-    assert Hypnodensity([[0.2, 0.3, 0.5]], WNR3, 30).argmax().tolist() == [2]
+    assert Hypnodensity([[0.2, 0.3, 0.5]], WNR3, 30).argmax.tolist() == [2]
 
 
 def test_a_night_without_any_evidence_is_a_density():
-    assert Hypnodensity(np.full((3, 3), NAN), WNR3, 30).argmax().tolist() == [-1, -1, -1]
+    assert Hypnodensity(np.full((3, 3), NAN), WNR3, 30).argmax.tolist() == [-1, -1, -1]
 
 
 def test_probabilities_are_read_only_and_not_the_callers():
@@ -132,8 +132,8 @@ def test_merge_into_the_same_scheme_changes_nothing():
 
 def test_argmax_takes_the_first_of_equals_and_marks_missing_rows():
     density = Hypnodensity([[0.4, 0.4, 0.2], [NAN] * 3, [0, 0.5, 0.5], [0, 0, 1]], WNR3, 30)
-    assert density.argmax().tolist() == [0, -1, 1, 2]
-    assert density.argmax().dtype == np.int8
+    assert density.argmax.tolist() == [0, -1, 1, 2]
+    assert density.argmax.dtype == np.int8
 
 
 @pytest.mark.parametrize(

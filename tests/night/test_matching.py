@@ -108,13 +108,13 @@ COMPARISONS = {
     "validity": lambda expert: sg.validity(_decoding(), expert=expert),
     "consensus": lambda expert: sg.consensus([scoring(start=BEGAN), expert]),
     "soft_agreement": lambda expert: sg.soft_agreement([scoring(start=BEGAN), expert]),
-    "among_experts": lambda expert: sg.among_experts(_decoding(), [scoring(start=BEGAN), expert]),
+    "among_experts": lambda expert: sg.among_experts([scoring(start=BEGAN), expert], _decoding()),
     "errors": lambda expert: errors([expert], [_decoding()]),
     "measure_night": lambda expert: measure_night(
         CohortNight("n", None, _decoding().hypnogram, expert, _decoding().profile)
     ),
     "night_report": lambda expert: sg.night_report(_decoding(), expert=expert),
-    "fit": lambda expert: read_material([_decoded(BEGAN)], [expert], Profile.load("human-psg-3")),
+    "fit": lambda expert: read_material([expert], [_decoded(BEGAN)], Profile.load("human-psg-3")),
 }
 
 

@@ -179,7 +179,7 @@ def test_nights_beside_each_others_epochs_are_refused():
 def test_fitting_compares_epochs_of_one_time():
     nights, experts = [density(12.5)] * 2, [hypnogram()] * 2
     with pytest.raises(InputError, match=naming(0, "begins", "12.5 s")):
-        sg.fit(nights, experts, base="human-psg-5")
+        sg.fit(experts, nights, base="human-psg-5")
 
 
 # ---- files

@@ -88,7 +88,7 @@ def test_a_paper_profile_is_given_the_networks_own_probabilities(model):
 
 
 def test_a_recounted_profile_of_the_paper_is_one_too(model):
-    counted = sg.recount(Profile.load(PAPER), [cohort()[0].labels])
+    counted = sg.recount([cohort()[0].labels], Profile.load(PAPER))
     staged = sg.stage(feature_table(9), model, counted)
     np.testing.assert_array_equal(
         staged.density.probabilities, model.probabilities(feature_table(9), temperature=False)

@@ -218,7 +218,7 @@ def test_bouts_of_decodings_are_compared_before_and_after(ax, cohort):
 
 def test_bland_altman_lines_are_bias_and_limits(ax, cohort):
     nights, experts = cohort
-    sg.plot_bland_altman(nights, experts, "waso_minutes", ax=ax)
+    sg.plot_bland_altman(experts, nights, "waso_minutes", ax=ax)
     waso = [[sg.sleep_statistics(one).waso_minutes for one in several] for several in (nights, experts)]
     differences = np.subtract(*waso)
     points = {line.get_label(): line for line in ax.get_lines()}["after (n = 6)"]
@@ -236,7 +236,7 @@ def test_bland_altman_lines_are_bias_and_limits(ax, cohort):
 def test_bland_altman_leaves_out_what_is_missing_and_draws_what_is_constant(ax):
     no_rem = scored([0, 1, 2, 2] * 10)
     with_rem = scored([0, 1, 2, 4] * 10)
-    sg.plot_bland_altman([no_rem, with_rem, with_rem], [with_rem] * 3, "rem_latency_minutes", ax=ax)
+    sg.plot_bland_altman([with_rem] * 3, [no_rem, with_rem, with_rem], "rem_latency_minutes", ax=ax)
     (points,) = [line for line in ax.get_lines() if "n = " in str(line.get_label())]
     assert points.get_label() == "scoring 1 (n = 2 of 3)"
     assert list(points.get_ydata()) == [0.0, 0.0]
@@ -289,10 +289,10 @@ def test_bands_of_several_nights_say_how_many_lie_inside(ax, cohort):
         (lambda n, ax: sg.plot_bouts(n, kind="bars", ax=ax), ("kind is 'bars'",)),
         (lambda n, ax: sg.plot_bouts(n, stages="N9", ax=ax), ("'N9'", "stage")),
         (lambda n, ax: sg.plot_bouts(n, n.merge("wnr3"), ax=ax), ("Use sg.merge_stages",)),
-        (lambda n, ax: sg.plot_bland_altman([n], [n, n], ax=ax), (1, 2, "scorings")),
+        (lambda n, ax: sg.plot_bland_altman([n, n], [n], ax=ax), (1, 2, "scorings")),
         (lambda n, ax: sg.plot_bland_altman([n], [n], "tst", ax=ax), ("unknown measure 'tst'",)),
         (lambda n, ax: sg.plot_bland_altman([n], [n], "fragmentation_index", ax=ax), ("is not measured",)),
-        (lambda n, ax: sg.plot_bland_altman([n], [replace(n, epoch_seconds=20)], ax=ax), ("night 1: ",)),
+        (lambda n, ax: sg.plot_bland_altman([replace(n, epoch_seconds=20)], [n], ax=ax), ("night 1: ",)),
         (lambda n, ax: sg.plot_bands(n, ax=ax), ("whose", "bands to draw")),
         (lambda n, ax: sg.plot_bands(n, "no-profile", ax=ax), ("unknown profile",)),
     ],
@@ -340,7 +340,7 @@ def test_without_matplotlib_the_extra_is_named(name, monkeypatch, cohort):
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     nights, experts = cohort
-    arguments = {"plot_bland_altman": (nights, experts)}.get(name, (nights[0],))
+    arguments = {"plot_bland_altman": (experts, nights)}.get(name, (nights[0],))
     with pytest.raises(sg.MissingExtraError, match=r"a plot needs 'matplotlib'.*stageguard\[plots\]"):
         getattr(sg, name)(*arguments)
 
@@ -351,6 +351,6 @@ def test_there_are_six_figures():
 
 def test_bland_altman_compares_the_epochs_that_the_expert_scored(ax):
     night, expert = scored([2, 2, 2, 0] * 10), scored([-1] * 20 + [2, 2, 0, 0] * 5)
-    sg.plot_bland_altman([night, night], [expert, expert], "tst_minutes", ax=ax)
+    sg.plot_bland_altman([expert, expert], [night, night], "tst_minutes", ax=ax)
     (points,) = [line for line in ax.get_lines() if "n = " in str(line.get_label())]
     assert list(points.get_ydata()) == [2.5, 2.5]  # 15 against 10 of 20 epochs

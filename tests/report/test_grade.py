@@ -38,7 +38,7 @@ def made_card(n_people=30, n_scorers=5, skill=0.1):
         ]
         nights.append(scored[0])
         experts.append(scored[1:])
-    return sg.grade(nights, experts, stager="<b>X</b> 1.0", cohort="healthy")
+    return sg.grade(experts, nights, stager="<b>X</b> 1.0", cohort="healthy")
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +141,7 @@ def test_a_wide_screen_shows_every_column_of_a_decoded_card(browser, tmp_path):
     decoded = [sg.decode(each.density, "human-psg-5") for each in made]
     others = [sg.Hypnogram(np.roll(each.expert.labels, 9), AASM5, 30.0) for each in made]
     panels = [[each.expert, other, other] for each, other in zip(made, others, strict=True)]
-    shown = sg.grade(decoded, panels)
+    shown = sg.grade(panels, decoded)
     grades = {  # as wide as real ones
         key: replace(
             each,

@@ -198,7 +198,7 @@ def test_scorings_of_the_list_are_the_experts(run, nights):
     path = sample_list(nights, "id probabilities scoring", "a nights/n1.csv experts/n1.txt")
     report = run("compare", "--list", path, "--json").json[0]
     expert = sg.read_hypnogram(nights / "experts" / "n1.txt")
-    argmax = sg.read_density(nights / "nights" / "n1.csv").argmax()
+    argmax = sg.read_density(nights / "nights" / "n1.csv").argmax
     assert report["agreement"]["argmax"]["accuracy"] == np.mean(argmax == expert.labels)
     assert "expert" in run("stats", path, "-p", PROFILE, "--json").json["nights"][0]
     alone = sample_list(nights, "id scoring", "a experts/n1.txt")
@@ -420,7 +420,7 @@ def test_numbered_scorings_are_read_as_told(run, nights, command, tmp_path):
     ran = run(command, *arguments, "--scoring-format", "numbers-yasa", "--json")
     assert ran.code == 0, ran.err
     if command == "compare":
-        argmax = sg.read_density(night).argmax()
+        argmax = sg.read_density(night).argmax
         assert ran.json[0]["agreement"]["argmax"]["accuracy"] == np.mean(argmax == expert.labels)
     unknown = run(command, *arguments, "--scoring-format", "numbers-yasaa")
     assert unknown.code == 1

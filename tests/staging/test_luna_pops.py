@@ -64,7 +64,7 @@ def test_pops_gives_the_probabilities_of_the_package(psg, folder, capfd):
     used = own["E"].to_numpy(dtype=int) - 1
     np.testing.assert_allclose(staged.density.probabilities[used], rows, atol=1e-5)
     truth = psg.scorings["synthetic truth"].labels[used]
-    assert np.mean(staged.density.argmax()[used] == truth) > 0.6
+    assert np.mean(staged.density.argmax[used] == truth) > 0.6
     assert staged.profile.name == "human-psg-5" and staged.trained is None
 
 

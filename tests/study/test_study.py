@@ -521,7 +521,7 @@ def test_boosting_stages_nights_and_sees_the_epochs_around(cohort, study):
     stager = stagers.fit_stager(boosted, job, cohort.nights[:5])
     test = cohort.nights[5]
     density = stager.density(test.table)
-    assert measure(test.expert(), density.argmax(), [])["kappa"] > 0.5
+    assert measure(test.expert(), density.argmax, [])["kappa"] > 0.5
     np.testing.assert_allclose(density.probabilities.sum(axis=1), 1)
     assert not {n.subject for n in stager.validation} & {test.subject}
     table = test.table

@@ -20,7 +20,7 @@ def test_the_stager_flickers_more_than_the_sleeper(profile):
     ratios, accuracies = [], []
     for seed in range(8):
         night = simulate_night(profile, seed=seed)
-        argmax, truth = night.density.argmax(), night.expert.labels
+        argmax, truth = night.density.argmax, night.expert.labels
         ratios.append(fragmentation(argmax) / fragmentation(truth))
         accuracies.append(np.mean(argmax == truth))
     assert 2.3 < np.mean(ratios) < 4.5
@@ -79,7 +79,7 @@ def test_nights_say_that_they_are_synthetic():
 
 def test_sharpness_moves_confidence_not_choice():
     calm, sharp = (simulate_night("human-psg-5", sharpness=value).density for value in (1.0, 3.0))
-    np.testing.assert_array_equal(calm.argmax(), sharp.argmax())
+    np.testing.assert_array_equal(calm.argmax, sharp.argmax)
     assert sharp.probabilities.max(axis=1).mean() > calm.probabilities.max(axis=1).mean() + 0.05
 
 

@@ -17,7 +17,7 @@ from stageguard.base.files import exists_error
 from stageguard.cli import options as opt
 from stageguard.cli.command import option, packed
 from stageguard.datasets import dataset as described
-from stageguard.formats.recordings.read import SUFFIXES, read_recording_file
+from stageguard.formats.recordings.read import SUFFIXES, read_recording
 from stageguard.night.recording import Recording
 
 recordings_argument = click.argument(
@@ -166,8 +166,8 @@ class RecordingOptions:
         return sources
 
     def _read_file(self, path: Path) -> tuple[Recording, tuple[str, ...]]:
-        file = read_recording_file(path, channels=self.channels or None, scoring=self.scoring)
-        return file.recording, file.notes
+        recording = read_recording(path, channels=self.channels or None, scoring=self.scoring)
+        return recording, recording.notes
 
     def _read_entry(self, entry: Any) -> tuple[Recording, tuple[str, ...]]:
         return entry.read().with_channels(self.channels), ()

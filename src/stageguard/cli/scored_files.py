@@ -232,7 +232,7 @@ def _read_hypnogram(path: Path, options: ReadOptions) -> ScoredFile:
     file = read_scoring(path, replace(reading, format=reading.format or options.density.format))
     scheme = file.hypnogram.scheme if profile is None else profile.scheme
     final = file.hypnogram if profile is None else in_stages_of(profile, file.hypnogram)
-    argmax = None if file.argmax is None else file.argmax.merge(scheme)
+    argmax = None if file.before is None else file.before.merge(scheme)
     recorded = file.recorded if scheme == file.hypnogram.scheme else NOTHING_RECORDED
     return ScoredFile(
         *(path, argmax, final, profile or file.profile, file.notes),
@@ -271,7 +271,7 @@ def _read_probabilities(path: Path, options: ReadOptions) -> ScoredFile:
         options.scheme or (file.density.scheme if profile is None else profile.scheme)
     )
     argmax = Hypnogram(
-        density.argmax(),
+        density.argmax,
         density.scheme,
         density.epoch_seconds,
         density.start,

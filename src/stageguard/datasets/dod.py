@@ -64,7 +64,7 @@ def read_night(path: Path, scorers: Sequence[Path] = ()) -> Recording:
         signals = _signals(path, file)
         start = _start(file.attrs.get("start_time"))
         own = _labels(path, np.asarray(file["hypnogram"][()]), "hypnogram") if "hypnogram" in file else None
-    recording, _ = build_recording(path, RawRecording(signals, start=start), subject=path.stem)
+    recording = build_recording(path, RawRecording(signals, start=start), subject=path.stem)
     nights: dict[str, Hypnogram] = {}
     if own is not None:
         nights["consensus"] = fit(_night(own, "consensus"), recording, trailing=True)

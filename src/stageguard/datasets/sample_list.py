@@ -21,7 +21,7 @@ from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import InputError, Message
 from stageguard.datasets import Entry
 from stageguard.formats.companions import MOMENT_WORDS, START_WORDS, numbered_rows, parse_moment, parse_start
-from stageguard.formats.recordings.read import EXPERT, read_recording_file
+from stageguard.formats.recordings.read import EXPERT, read_recording
 from stageguard.night.recording import Recording
 from stageguard.night.timing import seconds_from_start
 
@@ -56,9 +56,9 @@ def read_row(
         {column.partition(":")[2]: cell for column, cell in row.items() if column.startswith(prefix)}
         for prefix in ("channel:", "unit:")
     )
-    recording = read_recording_file(
+    recording = read_recording(
         path, id=name, subject=subject, channels=channels, units=units, scoring=dict(scorings) or None
-    ).recording
+    )
     facts = {
         column: _value(cell)
         for column, cell in row.items()

@@ -99,14 +99,14 @@ def read_visit(path: Path, scoring: Path | None, person: Participant, visit: int
     """Read one recording. Its first EEG is C4-A1; the second, C3-A2, has several names."""
     if not path.is_file():
         raise dataset_error(path, "is missing, but drawn for the sample. Fetch it from the NSRR.")
-    recording, _ = build_recording(path, read_edf_recording(path), subject=person.id)
+    recording = build_recording(path, read_edf_recording(path), subject=person.id)
     covariates = {**person.covariates(), "visit": float(visit)}
     recording = replace(recording, covariates=covariates, source="SHHS")
     if scoring is None:
         return recording
     scored = read_hypnogram_file(scoring, FileOptions(default_scheme=AASM5))
     named = {"expert": PlacedScoring(scored.hypnogram, scored.hypnogram.offset_seconds)}
-    return lay_over(recording, named, trailing=True)[0]
+    return lay_over(recording, named, trailing=True)
 
 
 def _recordings(folder: Path, visit: int) -> dict[str, Path]:

@@ -20,7 +20,7 @@ from stageguard.base.errors import MissingExtraError
 from stageguard.datasets import Entry
 from stageguard.datasets.samples import dataset_error, reading, sheet_rows
 from stageguard.formats.recordings.edf import read_edf_header
-from stageguard.formats.recordings.read import crop_recording, read_recording_file
+from stageguard.formats.recordings.read import crop_recording, read_recording
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.recording import Recording
 
@@ -73,8 +73,7 @@ def read_night(
     """Read one night; scorers are named by the letter in their files' names."""
     key = path.name[:6].upper()
     by_scorer = {f"scorer {scoring.name[7].upper()}": scoring for scoring in scorings}
-    read = read_recording_file(path, id=key, subject=key[:5], scoring=by_scorer, trailing=True)
-    recording = read.recording
+    recording = read_recording(path, id=key, subject=key[:5], scoring=by_scorer, trailing=True)
     facts: dict[str, float | str] = {"night": float(key[5])}
     facts["study"] = next(name for name, prefix in STUDIES.items() if key.startswith(prefix))
     person = _PERSON.search(read_edf_header(path).patient)

@@ -71,7 +71,7 @@ def read_record(path: Path) -> Recording:
     for role, pattern in ROLES:
         labels = [label for label in raw.signals if re.fullmatch(pattern, label.strip(), re.IGNORECASE)]
         roles |= {role if i == 0 else f"{role}_{i + 1}": label for i, label in enumerate(labels)}
-    recording, _ = build_recording(path, raw, subject=subject_of(path.stem), roles=roles)
+    recording = build_recording(path, raw, subject=subject_of(path.stem), roles=roles)
     beats = path.with_suffix(".ecg")
     if beats.is_file():
         signals = {**recording.signals, "beats": read_wfdb_beats(beats, header.rate_hz)}
@@ -80,7 +80,7 @@ def read_record(path: Path) -> Recording:
     stages = path.with_suffix(".st")
     if stages.is_file():
         night = read_stages(stages, header.rate_hz)
-        recording, _ = lay_over(recording, {"expert": PlacedScoring(night)}, trailing=True)
+        recording = lay_over(recording, {"expert": PlacedScoring(night)}, trailing=True)
     return recording
 
 

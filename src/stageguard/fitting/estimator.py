@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -13,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
-from stageguard.base.arrays import Labels
+from stageguard.base.arrays import Labels, Mask
 from stageguard.base.errors import InputError, did_you_mean, warn
+from stageguard.base.extras import library
 from stageguard.fitting.endpoints import Kind
 from stageguard.fitting.fit import fit_report
 from stageguard.fitting.material import read_material
@@ -81,6 +83,9 @@ class SemiMarkovDecoder(_Estimator):
     If scikit-learn is installed, this is one of its estimators: `clone`, `Pipeline` and `GridSearchCV` accept
     it. scikit-learn passes `groups` on to `predict` and `score` only if its metadata routing is switched on;
     they are requested then. If it is off, cross-validate on a list of nights.
+
+    Without ``scoring``, scikit-learn's searches take `score`, the accuracy. Its own metrics expect one stage
+    per sample and refuse lists of nights ("unknown is not supported"): pass ``scoring=scorer("f1_macro")``.
 
     Parameters
     ----------
@@ -172,10 +177,10 @@ class SemiMarkovDecoder(_Estimator):
         labels, names = _labels_of(y, cuts, base.scheme, len(nights))
         groups = _groups_of(groups, cuts, len(nights))
         if weight is not None:
-            read_material(nights, labels, base, groups=groups)  # refuses nights that do not fit their scoring
+            read_material(labels, nights, base, groups=groups)  # refuses nights that do not fit their scoring
         # a given weight leaves nothing to choose: only the scorings are counted
         chosen_on = nights if weight is None else None
-        report = fit_report(chosen_on, labels, base=base, groups=groups, learning_curve=False, **options)
+        report = fit_report(labels, chosen_on, base=base, groups=groups, learning_curve=False, **options)
         self.profile_, self.report_ = report.profile, report
         if weight is not None:
             self.profile_ = report.profile.replace(transition_weight=weight)
@@ -235,6 +240,22 @@ class SemiMarkovDecoder(_Estimator):
         total = float(weights[is_scored].sum())
         return float(weights[is_scored & (labels == outputs)].sum()) / total if total else float("nan")
 
+    @staticmethod
+    def scorer(scoring: str) -> Callable[[Any, Any, Any], float]:
+        """Return one of scikit-learn's scores, by its name, for lists of nights.
+
+        It joins the epochs of all nights that an expert scored. Pass it as `scoring` to `GridSearchCV` or
+        `cross_val_score`, also for a pipeline that ends with this estimator.
+        """
+        checks.text(scoring, "scoring", empty=False)
+        known = library("sklearn.metrics", "a score of scikit-learn", None).get_scorer_names()
+        if scoring not in known:
+            hint = did_you_mean(scoring, known)
+            raise InputError(
+                f"scoring is {scoring!r}, expected a name of sklearn.metrics.get_scorer_names().{hint}"
+            )
+        return _ScorerOfNights(scoring)
+
     def __sklearn_is_fitted__(self) -> bool:
         """Whether `fit` was called."""
         return hasattr(self, "profile_")
@@ -275,6 +296,48 @@ class SemiMarkovDecoder(_Estimator):
 
     def _decode(self, nights: list[Any]) -> list[Labels]:
         return [result.hypnogram.labels for result in decode(nights, self.profile_, cohort=self.cohort)]
+
+
+@dataclass(frozen=True, slots=True)
+class _ScorerOfNights:
+    """A score of scikit-learn's over the scored epochs of all nights; a class, so that it can be pickled."""
+
+    scoring: str
+
+    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
+        """Return the score of a fitted decoder, or of a pipeline that ends with one."""
+        decoder: SemiMarkovDecoder = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
+        listed, cuts = _nights_of(X, None, None)
+        truth, _ = _labels_of(y, cuts, decoder.profile_.scheme, len(listed))
+        labels = np.concatenate(truth)
+        scorer = import_module("sklearn.metrics").get_scorer(self.scoring)
+        return float(scorer(_joined(estimator, decoder, labels >= 0), X, labels[labels >= 0]))
+
+
+def _joined(estimator: Any, decoder: SemiMarkovDecoder, is_scored: Mask) -> Any:
+    """Return a classifier of single epochs, which is what scikit-learn's metrics take."""
+    base = import_module("sklearn.base")
+
+    class Joined(base.ClassifierMixin, base.BaseEstimator):  # type: ignore[misc,name-defined]
+        classes_ = np.arange(decoder.profile_.scheme.n_stages)
+
+        def __sklearn_is_fitted__(self) -> bool:
+            return True
+
+        def predict(self, X: Any) -> npt.NDArray[Any]:
+            stages = _flat(estimator.predict(X))
+            return (_numbers(stages, decoder.profile_.scheme) if stages.dtype.kind == "U" else stages)[
+                is_scored
+            ]
+
+        def predict_proba(self, X: Any) -> npt.NDArray[Any]:
+            return _flat(estimator.predict_proba(X))[is_scored]
+
+    return Joined()
+
+
+def _flat(output: Any) -> npt.NDArray[Any]:
+    return np.concatenate(output) if isinstance(output, list) else np.asarray(output)
 
 
 def _not_fitted_error() -> type[Exception]:

@@ -66,8 +66,8 @@ class FitProgress:
 
 
 def fit_report(
-    densities: Nights | None,
-    hypnograms: Experts,
+    experts: Experts,
+    densities: Nights | None = None,
     *,
     base: Profile | str,
     groups: Sequence[Hashable] | None = None,
@@ -122,8 +122,8 @@ def fit_report(
         stages=stages, epoch_seconds=epoch_seconds, logits=logits, log=log, trained=trained
     )
     material = read_material(
+        experts,
         densities,
-        hypnograms,
         profile,
         options=options,
         groups=groups,
@@ -165,12 +165,12 @@ def fit(*nights: Any, **options: Any) -> Profile:
 
     Parameters
     ----------
-    densities : list of Hypnodensity, Hypnogram or arrays (n_epochs, n_stages), or None
-        The stager's probabilities, or its labels if it gives labels alone: then its confusions are counted,
-        those of each person on the others. None fits to the hypnograms alone: transitions, durations and
-        bands.
-    hypnograms : list of Hypnogram, of lists of Hypnogram, or of label arrays
+    experts : list of Hypnogram, of lists of Hypnogram, or of label arrays
         An expert's scoring of each night, or those of several experts.
+    densities : list of Hypnodensity, Hypnogram or arrays (n_epochs, n_stages), optional
+        The stager's probabilities, or its labels if it gives labels alone: then its confusions are counted,
+        those of each person on the others. Without them the profile is fitted to the experts alone:
+        transitions, durations and bands.
     base : Profile or str
         The profile to start from: stages, rare stages' transitions, bands, cautions.
     groups : sequence, optional
@@ -218,15 +218,15 @@ def fit(*nights: Any, **options: Any) -> Profile:
     Raises
     ------
     InputError
-        A night is given twice, does not fit its scoring, or overlaps with another of its subject; there is
-        only one subject; an option does not fit the nights.
+        The two lists are swapped; a night is given twice, does not fit its scoring, or overlaps with another
+        of its subject; there is only one subject; an option does not fit the nights.
 
     Examples
     --------
     >>> import stageguard as sg
     >>> nights = [sg.simulate_night("human-actigraphy-2", hours=1, seed=seed) for seed in range(5)]
     >>> densities, experts = [night.density for night in nights], [night.expert for night in nights]
-    >>> sg.fit(densities, experts, base="human-actigraphy-2", name="ours", learning_curve=False).name
+    >>> sg.fit(experts, densities, base="human-actigraphy-2", name="ours", learning_curve=False).name
     'ours'
     """
     return fit_report(*nights, **options).profile
@@ -354,7 +354,7 @@ def _check_enough(material: Material) -> None:
     if n_groups < FEWEST_SUBJECTS:
         raise InputError(
             f"the nights are of {n_groups} subject, expected {FEWEST_SUBJECTS} or more to cross-validate, "
-            f"better {MANY_NIGHTS}. Hypnograms alone (densities=None) can be counted on one."
+            f"better {MANY_NIGHTS}. Hypnograms alone, without densities, can be counted on one."
         )
     if n_groups < FEWEST_TUNED_SUBJECTS:
         compared = ", ".join(rule.rule for rule in STRENGTH_RULES if not rule.fewest_nights)

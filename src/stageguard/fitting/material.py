@@ -27,6 +27,7 @@ from stageguard.fitting.counts import CohortCounts, ScoringCounts, count_night
 from stageguard.fitting.endpoints import Kind, SleepEndpoints
 from stageguard.fitting.share_repair import MeasuredNight
 from stageguard.guard import inputs
+from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import Night, best_stages, fragmentation_index
 from stageguard.guard.options import DEFAULTS, GuardOptions, per_night
 from stageguard.measures.experts import consensus
@@ -156,8 +157,8 @@ class Material:
 
 
 def read_material(
+    experts: Sequence[Any],
     densities: Sequence[Any] | None,
-    hypnograms: Sequence[Any],
     base: Profile,
     *,
     options: GuardOptions = DEFAULTS,
@@ -170,14 +171,14 @@ def read_material(
     Refuses lists that do not belong together, a night that does not fit its scoring, a subject in two groups,
     and a night given twice.
     """
-    n_nights = _n_nights(densities, hypnograms)
+    n_nights = _n_nights(experts, densities)
     if densities is None and (options.stages is not None or options.logits or options.log):
         raise InputError(
             "stages, logits and log say how probabilities are to be read, and there are none. Leave them out."
         )
     names = _who(groups, subjects, n_nights)
     assumed = [] if names else ["groups are not given: every night is taken as a subject of its own"]
-    panels, stagers = _read_nights(densities, hypnograms, base, options)
+    panels, stagers = _read_nights(experts, densities, base, options)
     digests = [_digest(stager, panel) for stager, panel in zip(stagers, panels, strict=True)]
     # by content, so that the order of the nights changes nothing; a number tells equal nights apart
     unnamed = [f"{digest} {digests[:i].count(digest)}" for i, digest in enumerate(digests)]
@@ -202,10 +203,10 @@ def read_material(
 
 
 def _read_nights(
-    densities: Sequence[Any] | None, hypnograms: Sequence[Any], base: Profile, options: GuardOptions
+    experts: Sequence[Any], densities: Sequence[Any] | None, base: Profile, options: GuardOptions
 ) -> tuple[list[list[Hypnogram]], list[Night | None]]:
     """Return the scorings and the probabilities of every night; None without probabilities."""
-    panels = [_panel(scoring, i, base, options) for i, scoring in enumerate(hypnograms)]
+    panels = [_panel(scoring, i, base, options) for i, scoring in enumerate(experts)]
     if densities is None:
         return panels, [None] * len(panels)
     stagers = [_read(density, i, base, options) for i, density in enumerate(densities)]
@@ -214,7 +215,7 @@ def _read_nights(
             stager.offset_seconds = panels[i][0].offset_seconds
         if (stager.from_labels is None) != (stagers[0].from_labels is None):
             raise InputError("some nights are labels and some probabilities, expected one kind. Fit to each.")
-        scorings = hypnograms[i]
+        scorings = experts[i]
         first = scorings[0] if isinstance(scorings, list | tuple) and len(scorings) else scorings
         if not isinstance(first, Hypnogram):  # labels have the epochs of their density
             _refuse_other_number(i, panels[i], len(stager.probabilities))
@@ -292,27 +293,47 @@ def _measured(
     return MeasuredNight.of(inputs.night_of(density, base, options), base)
 
 
-def _n_nights(densities: Any, hypnograms: Any) -> int:
-    if hypnograms is None:
-        raise InputError("hypnograms are missing, expected an expert's scoring of every night.")
-    for what, nights, dimensions in (("densities", densities, 3), ("hypnograms", hypnograms, 2)):
+def _n_nights(experts: Any, densities: Any) -> int:
+    if experts is None:
+        raise InputError("experts are missing, expected an expert's scoring of every night.")
+    for what, nights, dimensions in (("experts", experts, 2), ("densities", densities, 3)):
         if nights is None:
             continue
-        is_night = isinstance(nights, Hypnodensity | Hypnogram)
+        is_night = isinstance(nights, Hypnodensity | Hypnogram | Decoding)
         if not is_night and not isinstance(nights, list | tuple | np.ndarray):
             raise InputError(
                 f"{what}: got {checks.shown(nights)}, expected a list of nights. Put them in one: list(...)."
             )
         if is_night or _is_one_array(nights, dimensions):
             raise InputError(f"{what}: got one night, expected a list of nights. Put it in a list.")
-    if not len(hypnograms):
-        raise InputError("hypnograms are empty, expected an expert's scoring of every night.")
-    if densities is not None and len(densities) != len(hypnograms):
+    if not len(experts):
+        raise InputError("experts are empty, expected an expert's scoring of every night.")
+    _refuse_swapped(experts, densities)
+    if densities is not None and len(densities) != len(experts):
         raise InputError(
-            f"got {len(densities)} densities and {len(hypnograms)} hypnograms, "
+            f"got {len(densities)} densities and scorings of {len(experts)} nights, "
             "expected an expert's scoring of every night. Leave out the nights nobody scored."
         )
-    return len(hypnograms)
+    return len(experts)
+
+
+def _refuse_swapped(experts: Sequence[Any], densities: Sequence[Any] | None) -> None:
+    """Refuse probabilities where scorings are expected, and a panel's scorings where one stager's are."""
+    for i, given in enumerate(experts):
+        first = given[0] if isinstance(given, list | tuple) and len(given) else given
+        is_matrix = isinstance(given, np.ndarray) and given.ndim == 2
+        if is_matrix or isinstance(first, Hypnodensity | Decoding):
+            got = "a matrix" if is_matrix else f"a {type(first).__name__}"
+            raise InputError(
+                f"experts: night {i} is {got}, expected an expert's Hypnogram. Are experts and densities "
+                "swapped?"
+            )
+    for i, given in enumerate(() if densities is None else densities):
+        if isinstance(given, list | tuple) and len(given) and isinstance(given[0], Hypnogram):
+            raise InputError(
+                f"densities: night {i} is a list of {len(given)} hypnograms, expected one stager's output. "
+                "Are experts and densities swapped?"
+            )
 
 
 def _is_one_array(values: Any, dimensions: int) -> bool:

@@ -21,7 +21,7 @@ COUNTED_HERE = (
 NO_LONGER_HOLDS = ("bands", "joint", "intervals")
 
 
-def recount(base: Profile | str, hypnograms: Experts, *, name: str | None = None) -> Profile:
+def recount(experts: Experts, base: Profile | str, *, name: str | None = None) -> Profile:
     """Return a profile with its transitions counted on other nights, and every rule kept.
 
     A transition's probability is its share of the pairs of adjacent scored epochs that begin with its
@@ -30,10 +30,10 @@ def recount(base: Profile | str, hypnograms: Experts, *, name: str | None = None
 
     Parameters
     ----------
+    experts : list of Hypnogram, of lists of Hypnogram, or of label arrays
+        An expert's scoring of each night, or those of several experts, at the profile's epoch length.
     base : Profile or str
         The profile whose rules are kept.
-    hypnograms : list of Hypnogram, of lists of Hypnogram, or of label arrays
-        An expert's scoring of each night, or those of several experts, at the profile's epoch length.
     name : str, optional
         Name of the profile; by default the base's with "-recounted".
 
@@ -46,11 +46,11 @@ def recount(base: Profile | str, hypnograms: Experts, *, name: str | None = None
     --------
     >>> import stageguard as sg
     >>> experts = [sg.simulate_night("human-psg-3", seed=seed).expert for seed in range(3)]
-    >>> sg.recount("kdd2026-cardiorespiratory", experts).name
+    >>> sg.recount(experts, "kdd2026-cardiorespiratory").name
     'kdd2026-cardiorespiratory-recounted'
     """
     base = as_profile(base)
-    material = read_material(None, hypnograms, base)
+    material = read_material(experts, None, base)
     if material.epoch_seconds != base.epoch_seconds:
         raise InputError(
             f"the nights have epochs of {material.epoch_seconds:g} s and profile {base.name!r} of "

@@ -228,7 +228,7 @@ def _write(
     density = night.density
     if night.hypnogram is None and density is not None and not form.writes_probabilities_alone:
         labels = Hypnogram(
-            density.argmax(),
+            density.argmax,
             density.scheme,
             density.epoch_seconds,
             density.start,

@@ -37,10 +37,10 @@ NPY = b"\x93NUMPY"
 
 @dataclass(frozen=True, slots=True)
 class HypnogramFile:
-    """A file's hypnogram, what was assumed, and argmax, profile and record if `decode` wrote the file."""
+    """A file's hypnogram and what was assumed; if `decode` wrote it, also `before`, profile and record."""
 
     hypnogram: Hypnogram
-    argmax: Hypnogram | None = None
+    before: Hypnogram | None = None  # the stager's own choice
     profile: Profile | None = None
     notes: tuple[str, ...] = ()
     has_clock: bool = False
@@ -100,15 +100,15 @@ def build_hypnogram(path: Path, raw: RawHypnogram, options: FileOptions) -> Hypn
             labels, file_scheme, epoch_seconds, raw.start, scorer, tuple(notes), raw.offset_seconds
         )
         scheme = options.scheme or file_scheme
-        argmax = None
-        if raw.argmax is not None:
-            best = _labels(path, raw.argmax, lines, file_scheme)
-            argmax = (replace(scored, labels=best, scorer="argmax", assumed=())).merge(scheme)
+        before = None
+        if raw.argmax_stages is not None:
+            best = _labels(path, raw.argmax_stages, lines, file_scheme)
+            before = (replace(scored, labels=best, scorer="argmax", assumed=())).merge(scheme)
         night = scored.merge(scheme)
         has_clock = raw.has_clock and raw.start is not None
         recorded = raw.recorded if raw.recorded is not None and scheme == file_scheme else NOTHING_RECORDED
         return HypnogramFile(
-            night, argmax, raw.profile, tuple(notes), has_clock, raw.left_out, recorded, is_assumed
+            night, before, raw.profile, tuple(notes), has_clock, raw.left_out, recorded, is_assumed
         )
     except InputError as error:
         raise file_error(path, message_of(error)) from None

@@ -110,7 +110,7 @@ class RawHypnogram:
     start: datetime | None = None
     profile: Profile | None = None
     recorded: Recorded | None = None
-    argmax: tuple[str, ...] | None = None
+    argmax_stages: tuple[str, ...] | None = None
     scheme: StageScheme | None = None  # of the format, if it has one
     offset_seconds: float = 0.0  # from the recording's start to the first epoch
     has_clock: bool = True  # whether `start`, if any, is from a clock in the file

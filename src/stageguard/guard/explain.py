@@ -118,12 +118,12 @@ class Change(ComparedByValue):
         return sentence
 
 
-def explain(result: Decoding) -> tuple[Change, ...]:
+def explain(decoding: Decoding) -> tuple[Change, ...]:
     """Return every change of a decoded night, in order of time.
 
     Parameters
     ----------
-    result : Decoding
+    decoding : Decoding
         What `decode` returned.
 
     Returns
@@ -139,28 +139,28 @@ def explain(result: Decoding) -> tuple[Change, ...]:
     >>> print(sg.explain(result)[0])
     epoch 1: S -> W, by transition; keeping it costs 2.51 nats
     """
-    if not isinstance(result, Decoding):
-        raise InputError(f"the night is a {type(result).__name__}, expected what decode() returned.")
-    regions = _regions(result)
+    if not isinstance(decoding, Decoding):
+        raise InputError(f"the night is a {type(decoding).__name__}, expected what decode() returned.")
+    regions = _regions(decoding)
     if not regions:
         return ()
-    night, names = result.night, result.profile.scheme.names
-    rules = _deciding_rules(result, regions)
-    solver = solver_for(result.profile, result.epoch_seconds)
-    kept = solver.keep(night, result.setting, night.argmax, regions).tolist()
-    evidence = _evidence_given_up(result)
-    prior = _prior_gained(result, regions)
-    clocks = _clock_readings(result, regions)
+    night, names = decoding.night, decoding.profile.scheme.names
+    rules = _deciding_rules(decoding, regions)
+    solver = solver_for(decoding.profile, decoding.epoch_seconds)
+    kept = solver.keep(night, decoding.setting, night.argmax, regions).tolist()
+    evidence = _evidence_given_up(decoding)
+    prior = _prior_gained(decoding, regions)
+    clocks = _clock_readings(decoding, regions)
     changes = []
     for i, (first, end) in enumerate(regions):
-        before, after = night.argmax[first:end], result.hypnogram.labels[first:end]
+        before, after = night.argmax[first:end], decoding.hypnogram.labels[first:end]
         epochs, probabilities = np.arange(first, end), night.probabilities
         changes.append(
             Change(
                 first_epoch=first,
                 n_epochs=end - first,
-                onset_seconds=result.hypnogram.offset_seconds + first * result.epoch_seconds,
-                clock=result.hypnogram.clock_at(first),
+                onset_seconds=decoding.hypnogram.offset_seconds + first * decoding.epoch_seconds,
+                clock=decoding.hypnogram.clock_at(first),
                 before=tuple(names[s] for s in before),
                 after=tuple(names[s] for s in after),
                 probability_before=float(probabilities[epochs, before].mean()),
@@ -171,7 +171,7 @@ def explain(result: Decoding) -> tuple[Change, ...]:
                 clock_nats=clocks[i][0],
                 minutes_since_onset=clocks[i][1],
                 usual_share=clocks[i][2],
-                score=result.score,
+                score=decoding.score,
                 counterfactual_score=kept[i],
             )
         )

@@ -13,7 +13,7 @@ from stageguard.base.arrays import NAN, Floats, Ints, Labels, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.values import ComparedByValue
 from stageguard.guard.decoding import Decoding
-from stageguard.measures.bouts import TOLERANCE_EPOCHS, ScoredNight, contingency, hypnogram_of
+from stageguard.measures.bouts import TOLERANCE_EPOCHS, ScoredNight, contingency, expert_of, hypnogram_of
 from stageguard.measures.taught import warn_of_taught
 from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import Hypnogram
@@ -111,7 +111,7 @@ def agreement(
     ------
     InputError
         The two differ in length or epoch length, neither scheme can be merged into the other, or the expert
-        is a decoding: then the two are swapped.
+        is a stager's output: then the two are swapped.
 
     Examples
     --------
@@ -120,11 +120,9 @@ def agreement(
     >>> sg.agreement(expert, sg.Hypnogram([0, 1, 1, 1], "ws2", 30)).kappa
     0.5
     """
-    given_expert: object = expert
-    if isinstance(given_expert, Decoding):
-        raise InputError("expert is a Decoding, expected an expert's Hypnogram. Swap the two arguments.")
+    scoring = expert_of(expert)
     compared = hypnogram_of(night)
-    reference = on_epochs_of(compared, hypnogram_of(expert))
+    reference = on_epochs_of(compared, scoring)
     # a profile agrees better with the nights it was fitted to than with any other
     warn_of_taught([night], [[reference]])
     scheme = common_scheme(reference.scheme, compared.scheme)

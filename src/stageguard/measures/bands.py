@@ -22,7 +22,7 @@ _DIGITS = 4  # of the ends of a band
 
 
 def expert_bands(
-    hypnograms: Sequence[Hypnogram | Sequence[Hypnogram]],
+    experts: Sequence[Hypnogram | Sequence[Hypnogram]],
     profile: Profile | str,
     *,
     percentiles: tuple[float, float] = PERCENTILES,
@@ -34,7 +34,7 @@ def expert_bands(
 
     Parameters
     ----------
-    hypnograms : sequence of Hypnogram, or of sequences of Hypnogram
+    experts : sequence of Hypnogram, or of sequences of Hypnogram
         Scored nights; of a night that several experts scored, all of their scorings.
     profile : Profile or str
         Gives the stages, into which finer ones are merged, and the uncommon transitions that TVR counts.
@@ -57,7 +57,7 @@ def expert_bands(
     """
     profile = as_profile(profile)
     low, high = _check_percentiles(percentiles)
-    panels = _panels(hypnograms)
+    panels = _panels(experts)
     scorings = [scoring for panel in panels for scoring in panel]
     if not scorings:
         raise InputError("no scoring is given, expected hypnograms of expert-scored nights.")

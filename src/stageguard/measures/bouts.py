@@ -12,6 +12,7 @@ from stageguard.base import checks
 from stageguard.base.arrays import Indices, Ints, Labels, Mask
 from stageguard.base.errors import InputError
 from stageguard.guard.decoding import Decoding
+from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.period import Period
 from stageguard.night.timing import Moment, lights_window
@@ -90,6 +91,21 @@ def hypnogram_of(night: ScoredNight) -> Hypnogram:
         f"the night is {checks.shown(night)}, expected a Hypnogram or a Decoding. "
         "Wrap an array of labels: Hypnogram(labels, scheme, epoch_seconds). Another tool's hypnogram is read "
         "by sg.read_hypnogram."
+    )
+
+
+def expert_of(scoring: object, what: str = "expert") -> Hypnogram:
+    """Return an expert's scoring; what a stager made is refused, since then the arguments are swapped."""
+    if isinstance(scoring, Hypnogram):
+        return scoring
+    if isinstance(scoring, Decoding | Hypnodensity):
+        raise InputError(
+            f"{what} is a {type(scoring).__name__}, expected an expert's Hypnogram. The expert comes first: "
+            "swap the two arguments."
+        )
+    raise InputError(
+        f"{what} is {checks.shown(scoring)}, expected a Hypnogram. Wrap an array of labels: "
+        "Hypnogram(labels, scheme, epoch_seconds). Another tool's hypnogram is read by sg.read_hypnogram."
     )
 
 

@@ -315,9 +315,9 @@ def days(
     if isinstance(source, Hypnogram):
         source = density_of_labels(source, used, stager)
     beta = check_quality(quality, source.n_epochs)
-    labels = source.argmax()
+    labels = source.argmax
     if beta is not None:  # a lost signal is missing, whatever the stager made of it
-        labels[beta >= 1.0] = UNSCORED
+        labels = np.where(beta >= 1.0, np.int8(UNSCORED), labels)
     known = Hypnogram(
         *(labels, source.scheme, source.epoch_seconds, source.start, used.name),
         offset_seconds=source.offset_seconds,

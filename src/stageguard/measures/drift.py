@@ -193,7 +193,7 @@ def drift(
     ...     made = sg.simulate_night("human-psg-5", hours=1, seed=seed)
     ...     return sg.decode(made.density, "human-psg-5"), made.expert
     >>> graded, experts = zip(*map(night, range(10)))
-    >>> card = sg.grade(graded, experts)
+    >>> card = sg.grade(experts, graded)
     >>> sg.drift([night(seed)[0] for seed in range(10, 20)], card).has_drifted
     False
     """

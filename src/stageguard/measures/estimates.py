@@ -230,7 +230,7 @@ class Estimates(ComparedByValue):
 
 
 def estimates(
-    night: Decoding,
+    decoding: Decoding,
     *,
     convention: Convention = "aasm",
     lights_off: Moment | None = None,
@@ -244,7 +244,7 @@ def estimates(
 
     Parameters
     ----------
-    night : Decoding
+    decoding : Decoding
         A decoded night.
     convention, lights_off, lights_on, min_first_rem_seconds
         As in `stageguard.sleep_statistics`.
@@ -264,10 +264,10 @@ def estimates(
     >>> round(found.best.stage_minutes["R"]), found.rem_latency_minutes
     (96, 67.5)
     """
-    if not isinstance(night, Decoding):
-        raise InputError(f"the night is a {type(night).__name__}, expected what decode() returned.")
+    if not isinstance(decoding, Decoding):
+        raise InputError(f"the night is a {type(decoding).__name__}, expected what decode() returned.")
     options = StatisticsOptions(convention, lights_off, lights_on, min_first_rem_seconds)
-    return estimates_of(night, options, seed)
+    return estimates_of(decoding, options, seed)
 
 
 def estimates_of(night: Decoding, options: StatisticsOptions, seed: int = 0) -> Estimates:

@@ -22,10 +22,12 @@ from stageguard.base import checks
 from stageguard.base.arrays import Floats, Ints, Labels
 from stageguard.base.errors import InputError, StageGuardError
 from stageguard.base.values import ComparedByValue
+from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import cohen_kappa
-from stageguard.measures.bouts import ScoredNight, contingency, hypnogram_of
+from stageguard.measures.bouts import ScoredNight, contingency, expert_of, hypnogram_of
 from stageguard.measures.taught import warn_of_taught
 from stageguard.night.align import on_epochs_of
+from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 
 Method = Literal["soft-agreement", "majority"]
@@ -239,17 +241,17 @@ class AmongExperts(ComparedByValue):
 
 
 def among_experts(
-    night: ScoredNight | Sequence[ScoredNight],
     experts: Sequence[Hypnogram] | Sequence[Sequence[Hypnogram]],
+    night: ScoredNight | Sequence[ScoredNight],
 ) -> AmongExperts:
     """Compare a stager with each of several experts, and its agreement with theirs.
 
     Parameters
     ----------
-    night : Hypnogram or Decoding, or a list of either
-        The stager's scoring of one night, or of several.
     experts : list of Hypnogram, or a list of such lists
         Two or more scorings of each night; for several nights by the same scorers in the same order.
+    night : Hypnogram or Decoding, or a list of either
+        The stager's scoring of one night, or of several.
 
     Returns
     -------
@@ -260,10 +262,10 @@ def among_experts(
     --------
     >>> import stageguard as sg
     >>> experts = [sg.read_hypnogram(list(stages)) for stages in ("WWNNRR", "WNNNRR", "WWNNNR")]
-    >>> sg.among_experts(sg.read_hypnogram(list("WWNNRR")), experts).kappa
+    >>> sg.among_experts(experts, sg.read_hypnogram(list("WWNNRR"))).kappa
     (1.0, 0.75, 0.75)
     """
-    nights, panels = _pair_up(night, experts)
+    nights, panels = _pair_up(experts, night)
     compared = []
     for number, (scored, panel) in enumerate(zip(nights, panels, strict=True)):
         try:
@@ -312,22 +314,29 @@ def _accuracy(first: Labels, second: Labels) -> float:
     return float(np.mean(first[both] == second[both])) if both.any() else float("nan")
 
 
-def _pair_up(night: Any, experts: Any) -> tuple[list[Any], list[list[Hypnogram]]]:
+def _pair_up(experts: Any, night: Any) -> tuple[list[Any], list[list[Hypnogram]]]:
     """Return nights and panels as two lists of one length."""
+    if isinstance(experts, Hypnogram | Decoding | Hypnodensity):
+        raise InputError(
+            f"experts are a {type(experts).__name__}, expected a list of experts' hypnograms. The experts "
+            "come first: swap the two arguments."
+        )
     if not isinstance(experts, Sequence) or isinstance(experts, str | range):
         raise InputError(f"experts are {checks.shown(experts)}, expected a list of hypnograms.")
     if not isinstance(night, list | tuple):
-        return [night], [list(experts)]
+        return [night], [[expert_of(each) for each in experts]]
     if len(night) != len(experts) or not night:
         raise InputError(
             f"got {len(night)} nights and experts of {len(experts)}, expected a list of scorings per night."
         )
+    panels = []
     for number, panel in enumerate(experts):
         if not isinstance(panel, Sequence) or isinstance(panel, str):
             raise InputError(
                 f"night {number}: experts are {checks.shown(panel)}, expected a list of hypnograms."
             )
-    return list(night), [list(panel) for panel in experts]
+        panels.append([expert_of(each, f"night {number}: the expert") for each in panel])
+    return list(night), panels
 
 
 def _panel(hypnograms: Any) -> tuple[Labels, Hypnogram]:

@@ -25,7 +25,7 @@ from stageguard.base.errors import InputError, StageGuardError
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import features_of, fragmentation_index
 from stageguard.measures.agreement import cohen_kappa, common_scheme
-from stageguard.measures.bouts import ScoredNight, contingency, hypnogram_before, hypnogram_of
+from stageguard.measures.bouts import ScoredNight, contingency, expert_of, hypnogram_before, hypnogram_of
 from stageguard.measures.estimates import estimates_of
 from stageguard.measures.experts import consensus
 from stageguard.measures.grade_card import (
@@ -49,8 +49,8 @@ NO_PROOF = "a grade needs other nights"
 
 
 def grade(
-    nights: Sequence[ScoredNight],
     experts: Sequence[Hypnogram] | Sequence[Sequence[Hypnogram | None]],
+    nights: Sequence[ScoredNight],
     *,
     people: Sequence[str] | None = None,
     ids: Sequence[str] | None = None,
@@ -62,11 +62,11 @@ def grade(
 
     Parameters
     ----------
-    nights : sequence of Hypnogram or Decoding
-        The stager's nights. Of a decoding, also what it reports: the best estimates of minutes and latencies.
     experts : sequence of sequence of Hypnogram, or sequence of Hypnogram
         For every night the scorings of the same epochs, the experts always in the same order, None where one
         did not score. Or one scoring of each night.
+    nights : sequence of Hypnogram or Decoding
+        The stager's nights. Of a decoding, also what it reports: the best estimates of minutes and latencies.
     people : sequence of str, optional
         Who slept each night; nights of one person count once. Default: everybody slept once.
     ids, scorers : sequence of str, optional
@@ -83,17 +83,18 @@ def grade(
     Raises
     ------
     InputError
-        Nights and experts do not belong together, or nights taught the profile they were decoded with.
+        Nights and experts do not belong together or are swapped, or nights taught the profile they were
+        decoded with.
 
     Examples
     --------
     >>> import stageguard as sg
     >>> experts = [sg.read_hypnogram(list(stages)) for stages in ("WNNNRR", "WWNNRR", "WWWWNR")]
-    >>> card = sg.grade([sg.read_hypnogram(list("WWWNRR"))], [experts])
+    >>> card = sg.grade([experts], [sg.read_hypnogram(list("WWWNRR"))])
     >>> card["tst_minutes"].mean.value, card["tst_minutes"].verdict
     (1.0, None)
     """
-    panels = _panels(nights, experts)
+    panels = _panels(experts, nights)
     n = len(nights)
     for given, what in ((stager, "stager"), (cohort, "cohort")):
         if given is not None:
@@ -261,10 +262,10 @@ def _may_come(statistics: SleepStatistics, needs: Sequence[str]) -> bool:
 
 
 def _panels(
-    nights: Sequence[ScoredNight], experts: Sequence[Hypnogram] | Sequence[Sequence[Hypnogram | None]]
+    experts: Sequence[Hypnogram] | Sequence[Sequence[Hypnogram | None]], nights: Sequence[ScoredNight]
 ) -> list[list[Hypnogram | None]]:
     """Return a list of scorings per night, all of one length."""
-    given: list[tuple[object, str]] = [(nights, "nights"), (experts, "experts")]
+    given: list[tuple[object, str]] = [(experts, "experts"), (nights, "nights")]
     for value, what in given:
         if not isinstance(value, Sequence) or isinstance(value, str):
             raise InputError(f"{what} are {checks.shown(value)}, expected a list with an entry per night.")
@@ -274,12 +275,11 @@ def _panels(
         )
     panels: list[list[Hypnogram | None]] = []
     for number, panel in enumerate(experts, start=1):
-        if isinstance(panel, Hypnogram):
-            panels.append([panel])
-        elif isinstance(panel, Sequence) and not isinstance(panel, str) and panel:
-            panels.append(list(panel))
+        what = f"night {number}: the expert"
+        if isinstance(panel, Sequence) and not isinstance(panel, str) and panel:
+            panels.append([None if each is None else expert_of(each, what) for each in panel])
         else:
-            raise InputError(f"night {number}: experts are {checks.shown(panel)}, expected hypnograms.")
+            panels.append([expert_of(panel, what)])
     lengths = {len(panel) for panel in panels}
     if len(lengths) > 1:
         raise InputError(

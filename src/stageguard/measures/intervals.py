@@ -152,7 +152,7 @@ class Intervals(ComparedByValue, Mapping[str, Interval]):
 
 
 def intervals(
-    night: Decoding,
+    decoding: Decoding,
     *,
     method: Method = "conformal",
     level: float = DEFAULT_LEVEL,
@@ -167,7 +167,7 @@ def intervals(
 
     Parameters
     ----------
-    night : Decoding
+    decoding : Decoding
         A decoded night. Conformal intervals need a profile that `stageguard.fit` made from scored nights.
         They are withheld, with a warning, if the night is of another cohort or stager than the profile's, or
         if its cohort is not named. Model intervals of a profile with `posterior` rules are withheld, each
@@ -205,34 +205,34 @@ def intervals(
     >>> found.low <= found.high
     True
     """
-    if not isinstance(night, Decoding):
-        raise InputError(f"the night is a {type(night).__name__}, expected what decode() returned.")
+    if not isinstance(decoding, Decoding):
+        raise InputError(f"the night is a {type(decoding).__name__}, expected what decode() returned.")
     checks.choice(method, "method", ("conformal", "model"))
     level = checks.number(level, "level", low=0.5, high=0.99)
-    usual = shortest_first_rem(night.profile)
+    usual = shortest_first_rem(decoding.profile)
     shortest = usual if min_first_rem_seconds is None else min_first_rem_seconds
     # errors of one cohort covered between .37 and .997 of nights elsewhere
-    if method == "conformal" and night.is_foreign and _errors_of(night.profile):
-        warn(_withheld_words(night))
+    if method == "conformal" and decoding.is_foreign and _errors_of(decoding.profile):
+        warn(_withheld_words(decoding))
     options, kind = StatisticsOptions(convention, lights_off, lights_on, shortest), ""
-    statistics = options.measure(night)
+    statistics = options.measure(decoding)
     values = reported(statistics)
     if method == "conformal":
-        ends = _conformal(night.profile, values, statistics.reasons, level)
-        if night.is_foreign:
+        ends = _conformal(decoding.profile, values, statistics.reasons, level)
+        if decoding.is_foreign:
             ends = dict.fromkeys(values, (NAN, NAN, WITHHELD))
-        covered = _measured_coverage(night, "coverage", level)
-        promised, n_nights = level, int(night.profile.intervals.get("n_nights", 0))
+        covered = _measured_coverage(decoding, "coverage", level)
+        promised, n_nights = level, int(decoding.profile.intervals.get("n_nights", 0))
     else:
-        kind = "" if night.profile.posterior is None else kind_of(night)
-        reason = why_withheld(night)
+        kind = "" if decoding.profile.posterior is None else kind_of(decoding)
+        reason = why_withheld(decoding)
         if reason:
             ends = dict.fromkeys(values, (NAN, NAN, reason))
         else:
-            draws = [reported(options.measure(draw)) for draw in _draws(night, n, seed)]
+            draws = [reported(options.measure(draw)) for draw in _draws(decoding, n, seed)]
             ends = _model(draws, level, statistics.tib_minutes if kind else NAN)
-        own = _measured_coverage(night, "model_coverage", level)
-        covered = {} if reason else own or _coverage_of_kind(night, kind, level)
+        own = _measured_coverage(decoding, "model_coverage", level)
+        covered = {} if reason else own or _coverage_of_kind(decoding, kind, level)
         # draws at the strength of the path know the stager's doubt, not its bias: they promise no coverage
         promised, n_nights = level if kind else NAN, 0
     if convention != "aasm" or lights_off is not None or lights_on is not None:

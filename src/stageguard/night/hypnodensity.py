@@ -50,7 +50,7 @@ class Hypnodensity(EpochTable, Exportable):
     Examples
     --------
     >>> import stageguard as sg
-    >>> sg.Hypnodensity([[0.9, 0.1], [0.4, 0.6]], "ws2", 30).argmax().tolist()
+    >>> sg.Hypnodensity([[0.9, 0.1], [0.4, 0.6]], "ws2", 30).argmax.tolist()
     [0, 1]
     """
 
@@ -97,10 +97,12 @@ class Hypnodensity(EpochTable, Exportable):
             return self
         return self.with_rows(merge_columns(self.probabilities, self.scheme, coarser), scheme=coarser)
 
+    @property
     def argmax(self) -> Labels:
-        """Return the most probable label per epoch: the first of equals, -1 where there is no evidence."""
+        """The most probable label per epoch: the first of equals, -1 where there is no evidence."""
         labels: Labels = self.probabilities.argmax(axis=1).astype(np.int8)
         labels[np.isnan(self.probabilities[:, 0])] = -1
+        labels.flags.writeable = False  # as in `Hypnogram.labels` and `Decoding.argmax`
         return labels
 
     def __eq__(self, other: object) -> bool:

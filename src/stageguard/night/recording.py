@@ -175,6 +175,8 @@ class Recording:
         Whether it was simulated.
     source : str, optional
         Dataset or file it comes from.
+    notes : tuple of str
+        What a reader assumed or left out, one line each.
     """
 
     id: str
@@ -187,6 +189,7 @@ class Recording:
     covariates: Mapping[str, float | str] = field(default_factory=dict)
     is_synthetic: bool = False
     source: str | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check that the recording has an id and a subject, and freeze the mappings."""

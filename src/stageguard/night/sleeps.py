@@ -52,7 +52,7 @@ def find_sleeps(night: Night, lights: Lights = ()) -> list[Period]:
     wake = night.scheme.wake
     if wake is None:
         raise InputError(f"scheme {night.scheme.name!r} does not say which stage is wake: no sleep is known.")
-    labels = night.labels if isinstance(night, Hypnogram) else night.argmax()
+    labels = night.labels if isinstance(night, Hypnogram) else night.argmax
     asleep = (labels != UNSCORED) & (labels != night.scheme.names.index(wake))
     in_bed = sorted(lights_window(night, *_pair(pair)) for pair in lights)
     for (_, end), (first, _) in pairwise(in_bed):

@@ -12,7 +12,7 @@ from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError, did_you_mean
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import common_scheme
-from stageguard.measures.bouts import ScoredNight, hypnogram_of, period_for
+from stageguard.measures.bouts import ScoredNight, expert_of, period_for
 from stageguard.measures.cohort import measure
 from stageguard.measures.paired import BlandAltman, bland_altman
 from stageguard.measures.taught import warn_of_taught
@@ -156,8 +156,8 @@ MARGIN, STEP = 0.97, 0.03  # position of the first series' intervals and step to
 
 
 def plot_bland_altman(
-    nights: Sequence[ScoredNight],
     experts: Sequence[Hypnogram],
+    nights: Sequence[ScoredNight],
     statistic: str = "tst_minutes",
     *,
     names: Sequence[str] | None = None,
@@ -172,10 +172,10 @@ def plot_bland_altman(
 
     Parameters
     ----------
-    nights : list of Decoding or Hypnogram
-        A decoding is drawn before and after.
     experts : list of Hypnogram
         The expert's scoring of each night, with the same epochs.
+    nights : list of Decoding or Hypnogram
+        A decoding is drawn before and after.
     statistic : str
         A name of `stageguard.night.quantities`, such as ``tst_minutes``, ``stage_minutes_N3`` or, for
         decodings, ``fragmentation_index``. Nights without it are left out; the legend has their number.
@@ -184,11 +184,12 @@ def plot_bland_altman(
     ax : matplotlib.axes.Axes, optional
         Where to draw. Default: a new figure.
     """
-    several, scored = as_nights(nights), as_nights(experts, "experts")
+    several = as_nights(nights)
+    scored = [expert_of(expert) for expert in as_nights(experts, "experts")]
     if len(several) != len(scored):
         raise InputError(f"got {len(several)} nights and {len(scored)} expert scorings, expected as many.")
     all_series = series_of(several, 1)
-    warn_of_taught(several, [[hypnogram_of(expert)] for expert in scored])
+    warn_of_taught(several, [[expert] for expert in scored])
     profiles = [night.profile if isinstance(night, Decoding) else None for night in several]
     titles = names_for(names, [series.name for series in all_series], "scoring")
     title = _title(statistic)

@@ -110,7 +110,7 @@ class NightUnderReview:
     @cached_property
     def argmax(self) -> Labels:
         """The stager's most probable stages."""
-        return self.density.argmax()
+        return self.density.argmax
 
     @cached_property
     def profile_names(self) -> tuple[str, ...]:

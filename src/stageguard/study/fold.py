@@ -258,7 +258,7 @@ def _rows(
     """Yield the numbers of each night under each variant."""
     for number, night in enumerate(test):
         expert, panel = night.expert(), night.panel()
-        argmax = densities[number].argmax()
+        argmax = densities[number].argmax
         for name, staged in _with_references(labels, expert.labels, learned, number, job):
             row = measure(expert, staged, learned.paper.tvr_pairs)
             row |= measure_panel(panel, None if name == EXPERT else staged)

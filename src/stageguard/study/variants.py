@@ -57,7 +57,7 @@ class Variant:
         self, densities: Sequence[Hypnodensity], nights: Sequence[StudyNight], stager: str
     ) -> list[Labels]:
         """Return the stages of nights, -1 where an epoch has no probabilities."""
-        chosen = [density.argmax() for density in densities]
+        chosen = [density.argmax for density in densities]
         if self.profile is None:
             return [majority_filter(labels, self.window) for labels in chosen] if self.window > 1 else chosen
         quality = [night.beta() for night in nights] if self.uses_quality else None
@@ -93,8 +93,8 @@ def learn(config: StudyConfig, training: Sequence[StudyNight]) -> Learned:
     with warnings.catch_warnings():
         # about transitions that nobody scored; the records have all of them
         warnings.simplefilter("ignore", StageGuardWarning)
-        paper = recount(config.guard.paper, experts)
-        base = recount(config.guard.base, experts)
+        paper = recount(experts, config.guard.paper)
+        base = recount(experts, config.guard.base)
     flip_flop = paper.to_dict().get("flip_flop")
     if flip_flop is not None:
         paper = paper.replace(flip_flop=flip_flop | {"penalty_nats": config.guard.flip_flop_nats})
@@ -125,8 +125,8 @@ def calibrate(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StageGuardWarning)
         fitted = fit(
-            list(densities),
             [night.expert() for night in nights],
+            list(densities),
             base=learned.base,
             groups=[night.subject for night in nights],
             cohort=name,
@@ -246,7 +246,7 @@ def measure_panel(panel: Sequence[Hypnogram], labels: Labels | None) -> dict[str
     if len(panel) < 2:
         return {}
     night = panel[0] if labels is None else replace(panel[0], labels=labels, scorer=None)
-    compared = among_experts(night, panel)
+    compared = among_experts(panel, night)
     if labels is None:
         kappa, soft = np.nanmean(compared.scorer_kappa), np.nanmean(compared.scorer_soft_agreement)
         return {"scorers_kappa": float(kappa), "scorers_soft": float(soft)}

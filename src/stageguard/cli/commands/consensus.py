@@ -179,7 +179,7 @@ class _Merger:
         compared = None
         if night is not None:
             _, stager = _on_one_night([panel[0], _read(night, self.options)], [files[0], night])
-            compared = among_experts(stager, panel)
+            compared = among_experts(panel, stager)
         if output is not None:
             read = [*files, *((night,) if night is not None else ())]
             write_text_atomic(output, _table(merged, panel), overwrite=self.overwrite, spare=read)

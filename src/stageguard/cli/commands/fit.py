@@ -179,7 +179,7 @@ def fit(
     by_review = [review for night in nights for review in night.reviews]
     if transitions_only:
         with collect_warnings() as warned:
-            made = recount(reader.base, [night.experts for night in nights], name=output.stem)
+            made = recount([night.experts for night in nights], reader.base, name=output.stem)
             made = with_reviews(made, by_review) if by_review else made
         made.save(output, overwrite=overwrite)
         _print_counted(made, reader.base, output, outcomes, notes, warned, as_json=as_json)
@@ -247,8 +247,8 @@ def _fitted(
                 move_bar(total=at.total, completed=at.done, description=one_line(at.what).capitalize())
 
         report = fit_report(
-            densities or None,
             [night.experts for night in nights],
+            densities or None,
             base=base,
             groups=None if None in groups else groups,
             subjects=None if None in subjects else subjects,
@@ -300,7 +300,7 @@ class _Reader:
         read = read_density_file(path, self.options.density)
         density = read.density
         night = Hypnogram(
-            density.argmax(),
+            density.argmax,
             density.scheme,
             density.epoch_seconds,
             density.start,

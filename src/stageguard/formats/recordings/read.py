@@ -1,4 +1,4 @@
-"""Read one recording from a file: its channels by role, its scorings aligned with it, and remarks.
+"""Read one recording from a file: its channels by role, its scorings aligned with it.
 
 The recording is cut where the epochs of its scorings begin, so that no stage is shifted.
 """
@@ -36,29 +36,15 @@ EMBEDDED, EXPERT = "annotations", "expert"
 SNAP = 0.01  # of an epoch, because clocks of two files are rounded to seconds
 
 
-@dataclass(frozen=True, slots=True)
-class RecordingFile:
-    """A file's recording, and what was assumed or left out while reading it.
-
-    Attributes
-    ----------
-    recording : Recording
-        What `read_recording` returns.
-    notes : tuple of str
-        What was assumed or left out, one line each.
-    """
-
-    recording: Recording
-    notes: tuple[str, ...] = ()
-
-
 def read_recording(
     path: PathLike,
     *,
+    id: str | None = None,
     subject: str | None = None,
     channels: Mapping[str, str] | None = None,
     scoring: ScoringLike | Mapping[str, ScoringLike] | None = None,
     units: Mapping[str, str] | None = None,
+    trailing: bool = False,
 ) -> Recording:
     """Read one recording from a file; signals stay in the file until a slice is needed.
 
@@ -66,6 +52,8 @@ def read_recording(
     ----------
     path : path-like
         EDF, EDF+ (also with gaps, which are NaN), or the header (.hea) of a WFDB record.
+    id : str, optional
+        What to call the recording; by default the file's name.
     subject : str, optional
         Whose recording it is; by default what the file says, else the file's name.
     channels : mapping of str to str, optional
@@ -75,11 +63,15 @@ def read_recording(
         The expert scoring, or several by scorer. By default the sleep stages in the file's annotations.
     units : mapping of str to str, optional
         Unit of a channel by role or label, if the file gives none.
+    trailing : bool
+        For datasets known for scored epochs beyond the end of their recordings: they are left out without a
+        warning.
 
     Returns
     -------
     Recording
         Voltages in uV. Channels of known kind by role ("eeg", "eeg_2", "emg", "ecg", ...), others by label.
+        Its `notes` say what was assumed or left out.
 
     Raises
     ------
@@ -87,38 +79,6 @@ def read_recording(
         With one line that names the file and says what is wrong.
     InputError
         A channel in `channels` does not exist; the message lists those that do.
-    """
-    return read_recording_file(
-        path, subject=subject, channels=channels, scoring=scoring, units=units
-    ).recording
-
-
-def read_recording_file(
-    path: PathLike,
-    *,
-    id: str | None = None,
-    subject: str | None = None,
-    channels: Mapping[str, str] | None = None,
-    scoring: ScoringLike | Mapping[str, ScoringLike] | None = None,
-    units: Mapping[str, str] | None = None,
-    trailing: bool = False,
-) -> RecordingFile:
-    """Like `read_recording`, with remarks on what was assumed or left out.
-
-    Parameters
-    ----------
-    path, subject, channels, scoring, units
-        As in `read_recording`.
-    id : str, optional
-        What to call the recording; by default the file's name.
-    trailing : bool
-        For datasets known for scored epochs beyond the end of their recordings: they are left out without a
-        warning.
-
-    Returns
-    -------
-    RecordingFile
-        The recording, and the remarks as `notes`.
     """
     path = as_path(path, "path")
     with faults_named(path.name):
@@ -128,10 +88,10 @@ def read_recording_file(
             raise MissingFileError(
                 f"{error.filename or path}: No such file or directory, expected a recording. Check its name."
             ) from None
-    recording, notes = build_recording(path, raw, id=id, subject=subject, channels=channels, units=units)
-    named, more = _scorings(path, raw, recording, scoring)
-    recording, last = lay_over(recording, named, trailing=trailing) if named else (recording, ())
-    return RecordingFile(recording, notes + more + last)
+    recording = build_recording(path, raw, id=id, subject=subject, channels=channels, units=units)
+    named, notes = _scorings(path, raw, recording, scoring)
+    recording = replace(recording, notes=recording.notes + notes)
+    return lay_over(recording, named, trailing=trailing) if named else recording
 
 
 def build_recording(
@@ -143,7 +103,7 @@ def build_recording(
     channels: Mapping[str, str] | None = None,
     units: Mapping[str, str] | None = None,
     roles: Mapping[str, str] | None = None,
-) -> tuple[Recording, tuple[str, ...]]:
+) -> Recording:
     """Return a recording whose channels have roles; a dataset's `roles` (role -> label) replace the guess."""
     notes = list(raw.notes)
     notes += [f"channel {label!r} left out: {why}" for label, why in raw.unreadable.items()]
@@ -163,7 +123,7 @@ def build_recording(
     chosen |= {label: signal for label, signal in left.items() if label not in chosen}
     if subject is None and raw.subject is None:
         notes.append(f"subject {path.stem!r} is the file's name")
-    recording = Recording(
+    return Recording(
         id or path.stem,
         subject or raw.subject or path.stem,
         chosen,
@@ -173,8 +133,8 @@ def build_recording(
         covariates=raw.covariates,
         is_synthetic=raw.is_synthetic or is_synthetic(path),
         source=path.name,
+        notes=tuple(notes),
     )
-    return recording, tuple(notes)
 
 
 def _read_raw(path: Path) -> RawRecording:
@@ -303,8 +263,8 @@ class PlacedScoring:
 
 def lay_over(
     recording: Recording, scorings: Mapping[str, PlacedScoring], *, trailing: bool = False
-) -> tuple[Recording, tuple[str, ...]]:
-    """Return the recording with these scorings by scorer, and what was done to make them fit.
+) -> Recording:
+    """Return the recording with these scorings by scorer; its notes say what was done to make them fit.
 
     Scored epochs beyond the recording's end are left out, with a warning unless `trailing`.
     """
@@ -322,7 +282,7 @@ def lay_over(
     fitted = {}
     for name, scoring in scorings.items():
         fitted[name] = fit(scoring.hypnogram, recording, scoring.begins - cut, trailing=trailing)
-    return replace(recording, scorings=fitted), notes
+    return replace(recording, scorings=fitted, notes=recording.notes + notes)
 
 
 def fit(night: Hypnogram, recording: Recording, begins: float = 0.0, *, trailing: bool = False) -> Hypnogram:

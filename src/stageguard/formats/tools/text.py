@@ -176,7 +176,7 @@ def from_table(path: Path, table: Table, options: FileOptions) -> RawHypnogram:
         start=start,
         profile=None if recorded is None else recorded[0],
         recorded=None if recorded is None else recorded[2],
-        argmax=table.column(ARGMAX_COLUMN) if ARGMAX_COLUMN in table.header else None,
+        argmax_stages=table.column(ARGMAX_COLUMN) if ARGMAX_COLUMN in table.header else None,
         offset_seconds=timing.offset_seconds,
         has_clock=recorded is None,
         notes=_other_columns(table, name, times, is_own=recorded is not None) + table.notes + timing.notes,
@@ -204,8 +204,8 @@ def _spread_rows(raw: RawHypnogram, places: Indices) -> RawHypnogram:
         return tuple(by_epoch.get(epoch, UNSCORED_NAME) for epoch in range(int(places[-1]) + 1))
 
     lines = None if raw.lines is None else np.repeat(raw.lines, np.diff(places, prepend=-1)).tolist()
-    argmax = None if raw.argmax is None else put(raw.argmax)
-    return replace(raw, stages=put(raw.stages), lines=lines, argmax=argmax)
+    by_stager = None if raw.argmax_stages is None else put(raw.argmax_stages)
+    return replace(raw, stages=put(raw.stages), lines=lines, argmax_stages=by_stager)
 
 
 def _refuse_several(path: Path, table: Table, name: str) -> None:
