@@ -24,7 +24,7 @@ NOTEBOOK_LINK = re.compile(r'href="(\.\./[\w/-]+)\.md')
 # The reference, a page each: what people do, and the public names for it.
 TASKS = {
     "Read a night": """read_density read_hypnogram Hypnodensity Hypnogram StageScheme UNSCORED
-        read_recording Recording Signal Series""",
+        read_scorings Scoring read_recording Recording Signal Series""",
     "Guard it": "decode Decoding Strength explain Change Profile profiles compile_automaton",
     "Stage a recording": "stage Staged stagers Stager KnownStager",
     "Look at it": """night_report cohort_report methods_text plot_hypnogram plot_density plot_transitions

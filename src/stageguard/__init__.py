@@ -53,6 +53,8 @@ PUBLIC = {
     "formats.convert": "Written convert",
     "formats.read": "read_density read_hypnogram",
     "formats.recordings.read": "read_recording",
+    "formats.scorings": "Scoring",
+    "formats.tools.bids_scorings": "read_scorings",
     "signals.features": "Features features",
     "signals.quality": "SignalQuality signal_quality",
     "synthetic.night": "simulate_night",

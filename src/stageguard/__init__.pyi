@@ -21,6 +21,8 @@ from stageguard.formats.convert import convert as convert
 from stageguard.formats.read import read_density as read_density
 from stageguard.formats.read import read_hypnogram as read_hypnogram
 from stageguard.formats.recordings.read import read_recording as read_recording
+from stageguard.formats.scorings import Scoring as Scoring
+from stageguard.formats.tools.bids_scorings import read_scorings as read_scorings
 from stageguard.guard.automaton import compile_automaton as compile_automaton
 from stageguard.guard.decode import decode as decode
 from stageguard.guard.decoding import Decoding as Decoding

@@ -170,3 +170,18 @@ def test_a_date_that_nobody_said_is_not_written_without_a_word(run, tmp_path):
         ran = run("convert", listed, "--to", "yasa-json", "-o", tmp_path / "out", "--overwrite", "--json")
         assert ran.code == 0, ran.err
         assert (note in ran.json[0]["notes"]) is is_said
+
+
+def test_scorings_of_one_night_become_one_bids_table(run, nights):
+    table = nights / "sub-1" / "eeg" / "sub-1_task-sleep_desc-stages_events.tsv"
+    ran = run("convert", nights / "n1.json", nights / "n3.csv", "-o", table)
+    assert ran.code == 0
+    assert "1 other annotation (Arousal)" in " ".join(ran.out.split())
+    ann, other = sg.read_scorings(table)
+    assert (ann.annotator, other.annotator) == ("Ann", "n3")
+    assert ann.hypnogram.stages.tolist() == other.hypnogram.stages.tolist() == STAGES
+    assert (nights / "dataset_description.json").is_file()
+    ran = run("convert", nights / "n1.json", nights / "n2.json", "-o", table, "--overwrite")
+    assert ran.code == 1
+    assert mentions([error_line(ran)], "two", "'Ann'")
+    assert len(sg.read_scorings(table)) == 2

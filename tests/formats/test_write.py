@@ -35,6 +35,7 @@ KEEPS = {
     "edf-annotations": {"start", "epoch"},
     "mne-fif": {"start", "epoch"},
     "bids-events": {"start", "epoch", "scorer"},
+    "bids-scorings": {"start", "epoch", "scorer"},
     "nsrr-xml": {"epoch"},
     **{name: {"epoch"} for name in ("profusion-xml", "usleep-ids", "usleep-tsv", "luna-annot")},
     "edfbrowser-csv": {"epoch"},

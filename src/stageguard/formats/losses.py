@@ -85,8 +85,8 @@ def lost_events(night: Outgoing, content: Content) -> list[str]:
 
 
 def _lost_stages(copy: _Copy, given: Hypnogram) -> list[str]:
-    standard, places = standard_scheme(given.scheme)
-    named = replace(given, labels=np.append(places, -1)[given.labels].astype(np.int8), scheme=standard)
+    named = in_standard_scheme(given)
+    standard = named.scheme
     candidates = (given,) if standard == given.scheme else (given, named)
     names = f"names of the stages (written as {', '.join(standard.names)})"
     attempts = [(wanted, FileOptions(), list[str]()) for wanted in candidates]
@@ -102,7 +102,7 @@ def _lost_stages(copy: _Copy, given: Hypnogram) -> list[str]:
     is_read = False
     for wanted, options, lost in attempts:
         back = copy.read(options)
-        if isinstance(back, Hypnogram) and _is_same(back, wanted):
+        if isinstance(back, Hypnogram) and is_same(back, wanted):
             return [*[names] * (wanted is not given), *lost, *_lost_words(back, wanted)]
         is_read = is_read or isinstance(back, Hypnogram)
     if not is_read:  # too little content for a reader that does not guess
@@ -114,7 +114,13 @@ def _lost_stages(copy: _Copy, given: Hypnogram) -> list[str]:
     )
 
 
-def _is_same(back: Hypnogram, wanted: Hypnogram) -> bool:
+def in_standard_scheme(given: Hypnogram) -> Hypnogram:
+    """Return the same stages in the standard scheme that has them, if there is one."""
+    standard, places = standard_scheme(given.scheme)
+    return replace(given, labels=np.append(places, -1)[given.labels].astype(np.int8), scheme=standard)
+
+
+def is_same(back: Hypnogram, wanted: Hypnogram) -> bool:
     """Whether stages and epochs are the same, apart from rounding of the epoch length."""
     wanted = part_of(wanted, -_n_added(back, wanted), wanted.n_epochs)
     is_near = abs(back.epoch_seconds - wanted.epoch_seconds) <= 1e-3 * wanted.epoch_seconds

@@ -119,8 +119,8 @@ def detect(
         raise file_error(path, "is UTF-16 text. Save it as UTF-8.")
     if form.name == OWN_FORMAT:  # recognised under any name
         return form
-    # text may have the suffix of any text format
-    is_alike = any(set(form.suffixes) & set(other.suffixes) for other in by_name)
+    # text may have the suffix of any text format, and any name may be longer than it has to be
+    is_alike = any(own.endswith(other.suffixes) for other in by_name for own in form.suffixes)
     if by_name and not is_alike:
         if path.suffix.lower() == ".txt":  # a suffix of no particular format
             raise file_error(

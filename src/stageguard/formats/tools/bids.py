@@ -41,7 +41,7 @@ MISSING = "n/a"
 
 def read_bids_events(path: Path, options: FileOptions) -> RawNight:
     """Read the stages of `*_events.tsv` or `*_hypnogram.tsv`, and the other events."""
-    table, sidecar = read_rows(path, TIMES), _read_sidecar(path)
+    table, sidecar = read_rows(path, TIMES), read_sidecar(path)
     return RawNight(
         stages=partial(_stages, path, table, sidecar, options),
         events=partial(row_events, table),
@@ -53,10 +53,10 @@ def read_bids_events(path: Path, options: FileOptions) -> RawNight:
 def _stages(path: Path, table: Table, sidecar: dict[str, Any], options: FileOptions) -> RawHypnogram:
     column, meanings = _stage_column(path, table, sidecar)
     texts = [_text(path, cell, meanings) for cell in table.column(column)]
-    return _with_record(path, _stages_of_rows(path, table, texts, options), sidecar.get(OWN_KEY))
+    return with_record(path, _stages_of_rows(path, table, texts, options), sidecar.get(OWN_KEY))
 
 
-def _read_sidecar(path: Path) -> dict[str, Any]:
+def read_sidecar(path: Path) -> dict[str, Any]:
     """Return the JSON beside a table, empty if there is none."""
     beside = path.with_suffix(".json")
     content = load_json(beside) if beside.is_file() else None
@@ -158,7 +158,7 @@ def _sidecar(night: Outgoing, has_confidence: bool) -> dict[str, Any]:
     return columns | {OWN_KEY: record}
 
 
-def _with_record(path: Path, raw: RawHypnogram, record: object) -> RawHypnogram:
+def with_record(path: Path, raw: RawHypnogram, record: object) -> RawHypnogram:
     """Add the start, the scorer and the scheme that this package recorded in the JSON."""
     if not isinstance(record, dict):
         return raw
@@ -257,7 +257,8 @@ def _key(cell: str) -> str:
 def _is_bids(head: bytes, path: Path) -> bool:
     """Whether a file has the name and columns of BIDS events, or of the hypnogram proposed for BIDS."""
     is_named = path.name.lower().endswith(BIDS_ENDINGS)
-    return is_named and has_columns(*TIMES)(head, path) and not _is_boas(head, path)
+    is_other = _is_boas(head, path) or has_columns("sleep_stage", "annotator_id")(head, path)
+    return is_named and has_columns(*TIMES)(head, path) and not is_other
 
 
 def _is_boas(head: bytes, path: Path) -> bool:
