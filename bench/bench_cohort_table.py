@@ -22,7 +22,7 @@ from bench_cohort import N_EPOCHS, PROFILE, make
 import stageguard as sg
 from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.decode_table import TableTask, table_source
-from stageguard.runner.manifest import decode_cohort
+from stageguard.runner.manifest import decode_source
 from stageguard.synthetic.night import simulate_night
 
 N_SOURCES = 100  # different nights
@@ -64,7 +64,7 @@ def seconds_by_turns(source: Path, folder: Path, profiles: dict[str, sg.Profile]
             else:
                 output = folder / "out.parquet"
                 task = TableTask(source, output, profiles[name], DecodeOptions(), overwrite=True)
-                assert not decode_cohort(table_source(task)).failures
+                assert not decode_source(table_source(task)).failures
             best[name] = min(best[name], time.process_time() - began)
     return best
 

@@ -60,6 +60,7 @@ PUBLIC = {
     "synthetic.night": "simulate_night",
     "staging": "Stager stagers",
     "pipeline": "Staged stage",
+    "runner.cohort": "DecodedCohort decode_cohort",
     "plots.bouts": "plot_bouts plot_transitions",
     "plots.experts": "plot_bands plot_bland_altman",
     "plots.night": "plot_density plot_hypnogram",

@@ -89,6 +89,8 @@ from stageguard.profile.profile import profiles as profiles
 from stageguard.report.cohort import cohort_report as cohort_report
 from stageguard.report.methods import methods_text as methods_text
 from stageguard.report.night import night_report as night_report
+from stageguard.runner.cohort import DecodedCohort as DecodedCohort
+from stageguard.runner.cohort import decode_cohort as decode_cohort
 from stageguard.signals.features import Features as Features
 from stageguard.signals.features import features as features
 from stageguard.signals.quality import SignalQuality as SignalQuality

@@ -26,7 +26,7 @@ from stageguard.base.files import locked
 from stageguard.formats import cohort_table
 from stageguard.runner import decode_table as runs
 from stageguard.runner.decode_one import DecodeOptions
-from stageguard.runner.manifest import decode_cohort
+from stageguard.runner.manifest import decode_source
 from stageguard.runner.stopping import Stopped
 
 PROFILE = "human-psg-5"
@@ -299,7 +299,7 @@ def test_a_run_that_was_stopped_goes_on_and_ends_equal(run, tmp_path, small_bloc
 
     monkeypatch.setattr(runs, "decode_block", fail_later)
     with pytest.raises(KeyboardInterrupt):
-        decode_cohort(runs.table_source(task_of(path, tmp_path / "out.parquet")))
+        decode_source(runs.table_source(task_of(path, tmp_path / "out.parquet")))
     assert not (tmp_path / "out.parquet").exists()
     n_blocks = 10
     ran = run(*call, tmp_path / "out.parquet")
@@ -324,7 +324,7 @@ def test_a_stopped_run_counts_the_nights_that_are_kept(tmp_path, small_blocks, m
 
     monkeypatch.setattr(runs, "decode_block", stop_later)
     with pytest.raises(Stopped, match="stopped: 3 nights done"):
-        decode_cohort(runs.table_source(task))
+        decode_source(runs.table_source(task))
 
     def stop_at_once(*_):
         yield from ()
@@ -332,7 +332,7 @@ def test_a_stopped_run_counts_the_nights_that_are_kept(tmp_path, small_blocks, m
 
     monkeypatch.setattr(runs.TableTask, "blocks", stop_at_once)  # before any of them is joined
     with pytest.raises(Stopped, match="stopped: 3 nights done"):
-        decode_cohort(runs.table_source(task))
+        decode_source(runs.table_source(task))
 
 
 @pytest.mark.parametrize("is_another", [False, True])
@@ -342,10 +342,10 @@ def test_parts_of_another_layout_are_begun_anew(tmp_path, small_blocks, monkeypa
     with monkeypatch.context() as killed:
         killed.setattr(runs.TableSource, "finish", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            decode_cohort(runs.table_source(task))
+            decode_source(runs.table_source(task))
     if is_another:
         monkeypatch.setattr(runs, "PARTS_LAYOUT", runs.PARTS_LAYOUT + 1)
-    manifest = decode_cohort(runs.table_source(task))
+    manifest = decode_source(runs.table_source(task))
     assert (manifest.n_before, manifest.n_decoded) == ((0, 4) if is_another else (4, 0))
 
 

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 import warnings
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +21,12 @@ from made_recordings import write_psg
 from messages import mentions, naming
 from stageguard.base.errors import InputError
 from stageguard.runner import executors
-from stageguard.runner.executors import ClusterError, executor_for
+from stageguard.runner.executors import Cluster, ClusterError, executor_for
 from stageguard.runner.processes import CHUNKS_AHEAD, run_all
 from stageguard.synthetic.night import simulate_night
 
 distributed = pytest.importorskip("distributed")
+TCP = pytest.importorskip("distributed.comm.tcp").TCP
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
@@ -53,7 +56,7 @@ def address():
 
 def test_a_killed_worker_changes_nothing(address, tmp_path):
     tasks = [(number, str(tmp_path / "killed")) for number in range(8)]
-    with executor_for(address) as executor:
+    with executor_for(Cluster(address)) as executor:
         found = list(run_all(kill_once, tasks, executor=executor))
     assert (tmp_path / "killed").exists()
     assert found == [number * number for number in range(8)]
@@ -61,7 +64,7 @@ def test_a_killed_worker_changes_nothing(address, tmp_path):
 
 def test_a_task_that_never_returns_is_an_error(address):
     with (
-        executor_for(address, timeout_minutes=0.005) as executor,
+        executor_for(Cluster(address, task_minutes=0.005)) as executor,
         pytest.raises(ClusterError, match="no result within"),
     ):
         list(run_all(time.sleep, [3.0], executor=executor))
@@ -69,7 +72,73 @@ def test_a_task_that_never_returns_is_an_error(address):
 
 def test_a_worker_with_another_version_is_an_error(address, monkeypatch):
     monkeypatch.setattr(executors, "__version__", "9.9")
-    with pytest.raises(ClusterError, match=r"has stageguard \S+, expected 9.9"), executor_for(address):
+    with (
+        pytest.raises(ClusterError, match=r"has stageguard \S+, expected 9.9"),
+        executor_for(Cluster(address)),
+    ):
+        pass
+
+
+def test_a_worker_that_joins_late_with_another_version_is_an_error(address, monkeypatch):
+    with executor_for(Cluster(address)) as executor:
+        monkeypatch.setattr(executors, "__version__", "9.9")  # as if theirs were another from now on
+        with pytest.raises(ClusterError, match=r"worker tcp\S+ has stageguard \S+, expected 9.9"):
+            list(run_all(slow_square, [1, 2], executor=executor))
+
+
+def test_a_cluster_that_starts_workers_on_demand_is_waited_for(monkeypatch):
+    monkeypatch.setattr(executors, "CONNECT_SECONDS", 0.5)
+    options = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50, "host": "127.0.0.1"}
+    with distributed.LocalCluster(n_workers=0, **options) as cluster:
+        with (
+            pytest.raises(ClusterError, match=naming("no worker after", "--wait-for-workers")),
+            executor_for(Cluster(cluster.scheduler_address)),
+        ):
+            pass
+        cluster.adapt(minimum=0, maximum=1, interval="100ms")
+        with executor_for(Cluster(cluster.scheduler_address, wait_minutes=1)) as executor:
+            assert list(run_all(slow_square, [1, 2, 3], executor=executor)) == [1, 4, 9]
+
+
+def second_of(_: object, pair: tuple[bytes, int]) -> int:
+    return pair[1]
+
+
+def test_the_function_goes_to_a_cluster_once_and_items_in_chunks(address, monkeypatch):
+    sent, write = [], TCP.write
+
+    async def counted(*arguments, **options):
+        sent.append(await write(*arguments, **options))
+        return sent[-1]
+
+    monkeypatch.setattr(TCP, "write", counted)  # by the client and the scheduler, which is in this process
+    function = partial(second_of, os.urandom(1_000_000))
+    items = [(b"", number) for number in range(160)]
+    with distributed.Client(address, set_as_default=False) as client, executor_for(Cluster(client)) as there:
+        assert list(run_all(function, items, executor=there)) == list(range(160))
+        assert client.status == "running"  # the caller's own stays open
+    assert 1_000_000 < sum(sent) < 3_000_000
+    assert sum(n > 1000 for n in sent) < 80  # messages with items or results: fewer than there are items
+
+
+@pytest.mark.parametrize("kind", [ThreadPoolExecutor, ProcessPoolExecutor])
+def test_any_executor_gets_chunks_in_order_and_stays_open(kind, tmp_path):
+    with kind(2) as executor, executor_for(Cluster(executor)) as there:
+        assert list(run_all(process_of, range(40), executor=there))[39][0] == 39
+        assert executor.submit(abs, -1).result() == 1
+
+
+def test_an_executor_whose_process_is_killed_is_one_line():
+    with (
+        ProcessPoolExecutor(1) as executor,
+        pytest.raises(ClusterError, match="the executor broke"),
+    ):
+        list(run_all(os._exit, [3], executor=executor))
+
+
+@pytest.mark.parametrize("scheduler", ["nowhere", 3, object()])
+def test_what_is_no_scheduler_is_refused(scheduler):
+    with pytest.raises(InputError, match="expected an address"), executor_for(Cluster(scheduler)):
         pass
 
 
@@ -94,7 +163,7 @@ def test_a_worker_without_the_package_is_an_error(tmp_path):
         try:
             with (
                 pytest.raises(ClusterError, match="has no stageguard"),
-                executor_for(cluster.scheduler_address),
+                executor_for(Cluster(cluster.scheduler_address)),
             ):
                 pass
         finally:
@@ -106,10 +175,8 @@ def test_a_scheduler_that_is_not_there_is_an_error(monkeypatch):
     monkeypatch.setattr(executors, "CONNECT_SECONDS", 0.5)
     with (
         pytest.raises(ClusterError, match=naming("no scheduler answers")),
-        executor_for("tcp://127.0.0.1:9"),
+        executor_for(Cluster("tcp://127.0.0.1:9")),
     ):
-        pass
-    with pytest.raises(InputError, match="expected an address"), executor_for("nowhere"):
         pass
 
 

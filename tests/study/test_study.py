@@ -19,7 +19,7 @@ from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.stages import WNR3
 from stageguard.nn.tables import Normalisation
 from stageguard.profile.profile import Profile
-from stageguard.runner.executors import executor_for
+from stageguard.runner.executors import Cluster, executor_for
 from stageguard.signals.features import Features, Recipe
 from stageguard.study import fold as folds
 from stageguard.study import stagers
@@ -468,7 +468,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_numbers(tmp_path, study, w
     killed: list[int] = []
     with (
         distributed.LocalCluster(**options, host="127.0.0.1") as cluster,
-        executor_for(cluster.scheduler_address) as executor,
+        executor_for(Cluster(cluster.scheduler_address)) as executor,
     ):
 
         def kill_one(progress):

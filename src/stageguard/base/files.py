@@ -339,14 +339,14 @@ def real_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def as_path(path: object, what: str) -> Path:
-    """Return a caller's argument as the path of a file."""
+def as_path(path: object, what: str, *, may_be_folder: bool = False) -> Path:
+    """Return a caller's argument as the path of a file, or of a folder such as the current one."""
     if not isinstance(path, str | os.PathLike):
         raise InputError(f"{what} is {checks.shown(path)}, expected a path in quotes.")
     text = os.fspath(path)
     if not isinstance(text, str) or "\0" in text:
         raise InputError(f"{what} is {checks.shown(path)}, expected a path without zero characters.")
-    if not Path(text).name:
+    if not text or not (Path(text).name or may_be_folder):
         raise InputError(f"{what} is {checks.shown(path)}, expected a path to a file.")
     refuse_address(text)
     return Path(text)

@@ -29,6 +29,7 @@ from stageguard.formats.raw_night import FileOptions
 from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import DecodeOptions, read_with
+from stageguard.runner.executors import Cluster
 
 
 class PathType(click.Path):
@@ -171,10 +172,30 @@ jobs = option(
     default=1,
     help="Files, or blocks of a table, at a time; 0 means one per core.",
 )
-scheduler = option(
-    "--scheduler",
-    metavar="tcp://HOST:PORT|local",
-    help="Run on a Dask cluster; its workers see the same folders.",
+
+
+def _cluster(scheduler: str | None, wait_for_workers: float | None) -> Cluster | None:
+    if scheduler is None:
+        if wait_for_workers is not None:
+            raise click.UsageError("--wait-for-workers goes with --scheduler, which is not given.")
+        return None
+    return Cluster(scheduler, wait_for_workers)
+
+
+cluster = packed(
+    "cluster",
+    _cluster,
+    option(
+        "--scheduler",
+        metavar="tcp://HOST:PORT|local",
+        help="Run on a Dask cluster; its workers see the same folders.",
+    ),
+    option(
+        "--wait-for-workers",
+        metavar="MINUTES",
+        type=Number(min=0, max=10_000),
+        help="Longest wait for the first worker of a cluster that starts them on demand. Default: 10 s.",
+    ),
 )
 density_files = click.argument(
     "files",

@@ -15,7 +15,7 @@ from stageguard.formats.density import FileRemark
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.inputs import UNSAID_TRAINING
 from stageguard.report.summary import RecordingFacts
-from stageguard.runner.executors import executor_for
+from stageguard.runner.executors import Cluster, executor_for
 from stageguard.runner.manifest import MOST_IN_FULL
 from stageguard.runner.run import Outcome, TaskType, Value, run_files, succeeded
 
@@ -35,10 +35,10 @@ def run_shown(
     quiet: bool,
     output_of: Callable[[TaskType], Path] | None = None,
     jobs: int = 1,
-    scheduler: str | None = None,
+    cluster: Cluster | None = None,
 ) -> list[Outcome[Value]]:
     """Run files with a progress bar on a terminal; return their outcomes."""
-    with executor_for(scheduler) as executor:
+    with executor_for(cluster) as executor:
         results = run_files(
             work, tasks, output_of=output_of, jobs=jobs, executor=executor, fatal=(UsageError,)
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
@@ -9,9 +10,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_type_hints
+from sys import intern
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_type_hints, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import Message, StageGuardError, error_message
@@ -156,6 +159,52 @@ def _estimated(estimates: Estimates) -> dict[str, Any]:
     }
 
 
+class NightRows(Sequence[ManifestRow]):
+    """Rows of a manifest, held by column: a row of a million takes some hundred bytes."""
+
+    def __init__(self) -> None:
+        kinds = get_type_hints(ManifestRow)
+        self._fields: dict[str, Any] = {
+            name: array(_CODES[kinds[name]]) if kinds[name] in _CODES else list[str]()
+            for name in ManifestRow._fields[:-1]
+        }
+        self._expected: dict[str, array[float]] = {}
+
+    def append(self, row: ManifestRow) -> None:
+        """Add a row; expected minutes that only some rows have are NaN in the others."""
+        for column, value in zip(self._fields.values(), row, strict=False):
+            column.append(intern(value) if type(value) is str else value)  # most texts are the same few
+        for key, minutes in row.expected.items():
+            if key not in self._expected:
+                self._expected[key] = array("d", [NAN] * (len(self) - 1))
+            self._expected[key].append(minutes)
+        for column in self._expected.values():
+            if len(column) < len(self):
+                column.append(NAN)
+
+    @property
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """The columns as arrays, by name."""
+        return {name: np.array(values) for name, values in {**self._fields, **self._expected}.items()}
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self._fields["id"])
+
+    @overload
+    def __getitem__(self, number: int) -> ManifestRow: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[ManifestRow]: ...
+    def __getitem__(self, number: int | slice) -> ManifestRow | list[ManifestRow]:
+        """Return a row, or some."""
+        if isinstance(number, slice):
+            return [self[one] for one in range(*number.indices(len(self)))]
+        expected = {key: values[number] for key, values in self._expected.items()}
+        return ManifestRow._make([*(values[number] for values in self._fields.values()), expected])
+
+
+_CODES = {int: "q", float: "d"}  # of arrays
+
 # A table that begins with these columns was written by `decode`; later columns depend on the stages.
 OWN_COLUMNS = ManifestRow._fields[: ManifestRow._fields.index("fi_after") + 1]
 
@@ -222,7 +271,7 @@ class DecodedFile(DecodedNight):
 class Manifest:
     """The nights of a run: one row each, and the first few files in full."""
 
-    nights: list[ManifestRow] = field(default_factory=list)
+    nights: NightRows = field(default_factory=NightRows)
     failures: list[Outcome[Any]] = field(default_factory=list)
     first: list[Outcome[DecodedFile]] = field(default_factory=list)  # decoded now, up to a limit
     notes: Counter[str] = field(default_factory=Counter)
@@ -260,12 +309,12 @@ class Manifest:
 
     def nights_text(self) -> str:
         """Return the table of the decoded nights."""
-        return table_text([row.cells for row in self.nights])
+        return table_text(row.cells for row in self.nights)
 
     def failures_text(self, say: Callable[[object], str] = str) -> str:
         """Return the table of the failures, worded by `say`."""
         rows = ((each.id, each.file, say(each.error), __version__) for each in self.failures)
-        return table_text([dict(zip(FAILURE_COLUMNS, map(_text, row), strict=True)) for row in rows])
+        return table_text(dict(zip(FAILURE_COLUMNS, map(_text, row), strict=True)) for row in rows)
 
     def write_tables(self, folder: Path, say: Callable[[object], str] = str) -> None:
         """Write the table of the nights and that of the failures into a folder of nights.
@@ -277,7 +326,8 @@ class Manifest:
             path = folder / name
             try:
                 is_failures = name == FAILURES_TABLE
-                text = self.failures_text(say) if is_failures else table_text(self._with_earlier(folder))
+                rows = [] if is_failures else self._with_earlier(folder)
+                text = self.failures_text(say) if is_failures else table_text(rows, *rows[-1:])
                 if path.exists() and _header(path)[: len(own_columns)] != own_columns:
                     self.remarks.append(f"{path} is no table of decode's, so it was left as it is")
                 elif text:
@@ -318,13 +368,17 @@ def recorded_outcomes(nights: Path, failures: Path) -> Iterable[Outcome[DecodedN
         yield Outcome(file, night, error=Message(error))
 
 
-def table_text(rows: Sequence[Mapping[str, str]]) -> str:
-    """Return rows as a TSV with every column that any row has; an empty text without rows."""
-    if not rows:
-        return ""
-    columns = list(dict.fromkeys(column for row in (*rows[-1:], *rows) for column in row))
-    lines = [columns, *([row.get(column, "n/a") for column in columns] for row in rows)]
-    return "\n".join(map("\t".join, lines)) + "\n"
+def table_text(rows: Iterable[Mapping[str, str]], first: Iterable[str] = ()) -> str:
+    """Return rows as a TSV with every column that any row has, `first` ones first; an empty text without."""
+    columns, lines = dict.fromkeys(first), list[str]()  # lines: cells would take ten times the memory
+    for row in rows:
+        columns |= dict.fromkeys(row)
+        lines.append("\t".join([row.get(column, "n/a") for column in columns]))
+    header = "\t".join(columns)
+    n_columns = len(columns)
+    short = (n_columns - 1 - line.count("\t") for line in lines)
+    whole = (line + "\tn/a" * n_missing for line, n_missing in zip(lines, short, strict=True))
+    return "\n".join([header, *whole]) + "\n" if lines else ""
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
@@ -372,7 +426,7 @@ class Source(Protocol):
         """Write what is written once for all nights, and add it to the manifest."""
 
 
-def decode_cohort(
+def decode_source(
     source: Source,
     *,
     jobs: int = 1,

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 from stageguard.base.errors import Argument, Message, StageGuardError
 from stageguard.guard.kernels import available_processors
+from stageguard.runner.executors import broken_executors_named, n_threads, sender
 from stageguard.runner.stopping import TERMINAL_SIGNALS, sparing_children
 
 LOGGER = logging.getLogger("stageguard.runner")
@@ -31,7 +32,8 @@ Result = TypeVar("Result")
 
 MOST_IN_CHUNK = 16  # items sent at once, so that sending costs little compared with the work
 CHUNKS_AHEAD = 4  # chunks under way per worker, so that none waits while results are taken
-MOST_SUBMITTED = 1000  # items that wait on an executor at a time
+FEWEST_AHEAD = 64  # chunks under way on an executor: an adaptive cluster grows by what waits
+MOST_MADE_AHEAD = 32  # items made while they are taken that wait on an executor: blocks of some MB each
 MOST_WORKERS = 61 if sys.platform == "win32" else sys.maxsize  # a pool of processes refuses more on Windows
 LONGEST_END_SECONDS = 20.0  # time for a worker to finish its last file before it is killed
 LOST = "the process at work was killed: by hand, or for want of memory."
@@ -57,7 +59,7 @@ def run_all(
 
     Items that are made while they are taken, such as the blocks of a table, go to the processes one by one.
     Of a sequence, at most `at_once` items go to a process together, and their results come back together. An
-    `executor` gets the items one by one and decides how many run at a time; the caller shuts it down.
+    `executor` gets them likewise, and decides how many run at a time; the caller shuts it down.
 
     Only a few chunks of items are under way or waiting to be taken at any time. When the caller is
     interrupted, no other item is begun and the processes end. When a process is killed, the items that were
@@ -65,12 +67,12 @@ def run_all(
     without `lost` raises StageGuardError.
     """
     if executor is not None:
-        yield from _in_order(lambda item: executor.submit(function, item), items, MOST_SUBMITTED)
+        yield from _run_on(executor, function, items, at_once)
         return
-    n_workers, size = min(jobs or available_processors(), MOST_WORKERS), 1
+    n_workers = min(jobs or available_processors(), MOST_WORKERS)
     if isinstance(items, Sized):
         n_workers = max(1, min(n_workers, len(items)))
-        size = max(1, min(at_once, len(items) // (8 * n_workers)))
+    size = _chunk_size(items, n_workers, at_once)
     if n_workers == 1:
         yield from map(function, items)
         return
@@ -97,6 +99,27 @@ def run_all(
             yield from _run_singly(function, again, lost)
 
 
+def _run_on(
+    executor: Executor, function: Callable[[Item], Result], items: Iterable[Item], at_once: int
+) -> Generator[Result, None, None]:
+    """Run chunks of items on an executor, of which only so many wait at a time."""
+    size = _chunk_size(items, n_threads(executor), at_once)
+    LOGGER.info("%d threads of an executor, up to %d items sent at once", n_threads(executor), size)
+
+    def most() -> int:
+        n_ahead = max(FEWEST_AHEAD, CHUNKS_AHEAD * n_threads(executor))
+        return n_ahead if isinstance(items, Sized) else min(n_ahead, MOST_MADE_AHEAD)
+
+    with broken_executors_named():
+        for results in _in_order(sender(function, executor), _chunks(items, size), most):
+            yield from results
+
+
+def _chunk_size(items: Iterable[Any], n_workers: int, at_once: int) -> int:
+    """Return how many items go to a worker together: one if they are made while they are taken."""
+    return max(1, min(at_once, len(items) // (8 * n_workers))) if isinstance(items, Sized) else 1
+
+
 def _chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     left = iter(items)
     while chunk := list(islice(left, size)):
@@ -109,14 +132,14 @@ def runs_the_script_again() -> bool:
 
 
 def _in_order(
-    submit: Callable[[Item], Future[Result]], items: Iterable[Item], most: int
+    submit: Callable[[Item], Future[Result]], items: Iterable[Item], most: Callable[[], int]
 ) -> Generator[Result, None, None]:
-    """Submit a window of items and yield their results in order; at the end, cancel items not begun."""
+    """Submit a window of items and yield their results in order; at the end, cancel those not begun."""
     waiting: deque[Future[Result]] = deque()
     try:
         for item in items:
             waiting.append(submit(item))
-            if len(waiting) >= most:
+            while waiting and (len(waiting) >= most() or waiting[0].done()):
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
@@ -142,7 +165,7 @@ def _run_chunks(
             return pool.submit(_run_chunk, chunk)
 
     try:
-        yield from _in_order(submit, chunks, CHUNKS_AHEAD * n_workers)
+        yield from _in_order(submit, chunks, lambda: CHUNKS_AHEAD * n_workers)
     except BaseException as error:
         pool.shutdown(wait=False, cancel_futures=True)
         _end(multiprocessing.active_children())

@@ -26,6 +26,7 @@ from stageguard.report.days import clock_text, day_rows, over_rows, value_text
 from stageguard.report.numbers import number_text
 from stageguard.runner.days_files import DaysFile, DaysTask, days_task
 from stageguard.runner.decode_one import DecodeOptions
+from stageguard.runner.executors import Cluster
 from stageguard.runner.inputs import Input, Wanted, find_inputs
 from stageguard.runner.run import Outcome, check_folder
 
@@ -77,7 +78,7 @@ SHOWN = [quantity for quantity in DAY_QUANTITIES if quantity.key in KEYS]
 )
 @opt.overwrite
 @opt.jobs
-@opt.scheduler
+@opt.cluster
 @opt.as_json
 def days(
     profile: str | None,
@@ -92,7 +93,7 @@ def days(
     strength: float | Literal["off"] | None,
     overwrite: bool,
     jobs: int,
-    scheduler: str | None,
+    cluster: Cluster | None,
     as_json: bool,
 ) -> None:
     """Find the sleeps in recordings of people that are longer than a night, and guard each by itself.
@@ -138,7 +139,7 @@ def days(
         quiet=as_json or len(tasks) < 2,
         output_of=attrgetter("output"),
         jobs=jobs,
-        scheduler=scheduler,
+        cluster=cluster,
     )
     finish(outcomes, _show_many, inputs.notes, show_one=_show_one, as_json=as_json)
 

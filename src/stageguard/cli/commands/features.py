@@ -29,6 +29,7 @@ from stageguard.formats.read import read_hypnogram_file
 from stageguard.measures.experts import consensus
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Recording
+from stageguard.runner.executors import Cluster
 from stageguard.runner.run import Outcome
 from stageguard.signals.features import Recipe, recipes, write_features
 from stageguard.signals.features import features as compute
@@ -69,7 +70,7 @@ def _print_recipes(ctx: click.Context, _: click.Parameter, is_asked: bool) -> No
 @option("--format", type=click.Choice(["npz", "tsv"]), default="npz", help="TSV where an epoch is one frame.")
 @opt.overwrite
 @recording_jobs_option
-@opt.scheduler
+@opt.cluster
 @opt.as_json
 def features(
     recordings: tuple[Path, ...],
@@ -82,7 +83,7 @@ def features(
     format: Literal["npz", "tsv"],
     overwrite: bool,
     jobs: int,
-    scheduler: str | None,
+    cluster: Cluster | None,
     as_json: bool,
 ) -> None:
     """Turn recordings into feature tables, with stages if they are scored.
@@ -104,7 +105,7 @@ def features(
         quiet=as_json,
         output_of=attrgetter("output"),
         jobs=jobs,
-        scheduler=scheduler,
+        cluster=cluster,
     )
     finish(outcomes, _show, as_json=as_json)
 

@@ -34,7 +34,7 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
 from stageguard.report.summary import shown
 from stageguard.review.scorings import find_reviews, read_reviewed, with_reviews
-from stageguard.runner.executors import executor_for
+from stageguard.runner.executors import Cluster, executor_for
 from stageguard.runner.inputs import Input, Inputs, find_inputs, named_once, scoring_of, with_table_nights
 from stageguard.runner.run import Outcome, collect_warnings, succeeded
 
@@ -112,7 +112,7 @@ choice_options = packed(
 @opt.scoring_format
 @opt.overwrite
 @option("--all", "show_all", is_flag=True, help="Show every candidate, not the best of each kind.")
-@opt.scheduler
+@opt.cluster
 @opt.as_json
 def fit(
     base: str,
@@ -128,7 +128,7 @@ def fit(
     scoring_format: str | None,
     overwrite: bool,
     show_all: bool,
-    scheduler: str | None,
+    cluster: Cluster | None,
     as_json: bool,
 ) -> None:
     """Fit a profile to nights that a stager and an expert scored.
@@ -186,7 +186,7 @@ def fit(
         end(outcomes, as_json=as_json)
         return
     names = [outcome.id for outcome in succeeded(outcomes)]
-    with executor_for(scheduler) as executor, naming_nights(names):
+    with executor_for(cluster) as executor, naming_nights(names):
         report, warned = _fitted(nights, reader.base, output.stem, choice, executor, quiet=as_json)
     if by_review:
         reviewed_profile = with_reviews(report.profile, by_review)

@@ -24,8 +24,8 @@ from stageguard.nn.data import SUFFIXES, feature_files, read_features
 from stageguard.pipeline import QualityRules, fitting_profile
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_files import FileSource
-from stageguard.runner.executors import executor_for
-from stageguard.runner.manifest import MOST_IN_FULL, decode_cohort
+from stageguard.runner.executors import Cluster, executor_for
+from stageguard.runner.manifest import MOST_IN_FULL, decode_source
 from stageguard.runner.run import check_folder
 from stageguard.runner.stage_files import NamedStager, StageTask, StagingOptions, stage_task
 from stageguard.signals.features import Features
@@ -75,7 +75,7 @@ from stageguard.signals.features import Features
 @option("--device", type=opt.DEVICE, default="auto", help="Where a network computes.")
 @opt.overwrite
 @opt.jobs
-@opt.scheduler
+@opt.cluster
 @opt.as_json
 def stage(
     recordings: tuple[Path, ...],
@@ -93,7 +93,7 @@ def stage(
     device: str,
     overwrite: bool,
     jobs: int,
-    scheduler: str | None,
+    cluster: Cluster | None,
     as_json: bool,
 ) -> None:
     """Stage recordings, then guard the stages.
@@ -140,11 +140,11 @@ def stage(
     ]
     with (
         json_list() if as_json else nullcontext() as show,
-        executor_for(scheduler) as executor,
+        executor_for(cluster) as executor,
         outcome_bar("Staging", len(tasks), quiet=as_json, show=show) as on_outcome,
     ):
         source = FileSource(tasks, output if len(tasks) > 1 else None, one_line, stage_task)
-        manifest = decode_cohort(source, jobs=jobs, executor=executor, on_outcome=on_outcome)
+        manifest = decode_source(source, jobs=jobs, executor=executor, on_outcome=on_outcome)
     next_steps = [] if as_json or not manifest.nights else [_review_line(tasks)]
     end_decoding(manifest, as_json=as_json, next_steps=next_steps)
 

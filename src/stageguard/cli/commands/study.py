@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -13,6 +14,7 @@ from stageguard.base.errors import InputError
 from stageguard.cli import options as opt
 from stageguard.cli.command import group, option
 from stageguard.cli.terminal import Console, count, print_error, print_json, print_warning, progress_bar
+from stageguard.runner.executors import Cluster
 from stageguard.runner.stopping import Stopped, stoppable
 
 folder_argument = click.argument("folder", type=opt.PATH, help="What `study run` wrote.")
@@ -88,7 +90,7 @@ def status(folder: Path, as_json: bool) -> None:
     default=1,
     help="Folds at a time, a core each; 0 means one per core.",
 )
-@option("--scheduler", metavar="tcp://HOST:PORT|local", help="Run on a Dask cluster; its workers see FOLDER.")
+@opt.cluster
 @option(
     "--timeout", metavar="MINUTES", type=opt.Number(min=0.01), help="Longest wait for a fold of a cluster."
 )
@@ -100,7 +102,7 @@ def run(
     output: Path,
     smoke: bool,
     jobs: int,
-    scheduler: str | None,
+    cluster: Cluster | None,
     timeout: float | None,
     overwrite: bool,
     guard_again: bool,
@@ -121,8 +123,10 @@ def run(
     from stageguard.study.run import StudyProgress, run_study
 
     settings = read_study(config, smoke=smoke)
+    if cluster is not None and timeout is not None:
+        cluster = replace(cluster, task_minutes=timeout)
     n_done = 0
-    with progress_bar(settings.name, quiet=as_json) as move_bar, executor_for(scheduler, timeout) as executor:
+    with progress_bar(settings.name, quiet=as_json) as move_bar, executor_for(cluster) as executor:
 
         def report(done: StudyProgress) -> None:
             nonlocal n_done

@@ -1,0 +1,398 @@
+"""Decode a cohort: files to a folder of hypnograms, or a table to a table; what `stageguard decode` calls."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy.typing as npt
+
+from stageguard.base import checks
+from stageguard.base.arrays import DAY_SECONDS, NAN
+from stageguard.base.errors import Argument, InputError, Message, OutputError
+from stageguard.base.extras import library
+from stageguard.base.files import as_path, read_text, write_text_atomic
+from stageguard.base.values import ComparedByValue
+from stageguard.formats.density import listed
+from stageguard.formats.read import density_options
+from stageguard.guard.decoding import CITATION, Decoding
+from stageguard.night.timing import Moment
+from stageguard.profile.known_stagers import Training
+from stageguard.profile.profile import Profile
+from stageguard.runner.decode_files import DecodeTask, FileSource
+from stageguard.runner.decode_one import DecodeOptions
+from stageguard.runner.decode_table import TableTask, is_table_name, table_source
+from stageguard.runner.executors import Cluster, executor_for
+from stageguard.runner.inputs import Input, Inputs, find_densities
+from stageguard.runner.manifest import METHODS_TEXT, DecodedNight, Manifest, Source, decode_source
+from stageguard.runner.run import Outcome, check_folder
+
+OnOutcome = Callable[[Outcome[DecodedNight]], None]
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CohortCall:
+    """How nights are decoded and where they are written, whether a command says so or a program."""
+
+    profile: Profile
+    options: DecodeOptions
+    output: Path | None  # a folder, or a table; without it, outputs go beside each night
+    name: Path | None = None  # folder and name of the outputs of one night
+    lights: tuple[Moment | None, Moment | None] = (None, None)
+    only: tuple[str, ...] = ()  # ids of the nights of a table to decode; empty means all
+    svg: bool = False
+    explain: bool = False
+    overwrite: bool = False
+    in_full: bool = False  # whether to measure everything that is shown of a single night
+    jobs: int = 1
+    cluster: Cluster | None = None
+    on_outcome: OnOutcome | None = None
+    say: Callable[[object], str] = str  # words failures in their table
+
+    def run(self, source: Source) -> Manifest:
+        """Decode the nights of a source."""
+        with executor_for(self.cluster) as executor:
+            return decode_source(source, jobs=self.jobs, executor=executor, on_outcome=self.on_outcome)
+
+
+def decode_table(call: CohortCall, path: Path) -> Manifest:
+    """Decode the nights of a table to the table, or the dataset, that the call names."""
+    assert call.output is not None
+    task = TableTask(
+        path,
+        call.output,
+        call.profile,
+        call.options,
+        overwrite=call.overwrite,
+        explain=call.explain,
+        only=call.only,
+        say=call.say,
+    )
+    return call.run(table_source(task))
+
+
+def decode_inputs(call: CohortCall, inputs: Inputs) -> Manifest:
+    """Decode nights in files, each to outputs of its own; of a cohort, also write its tables."""
+    tables = call.output if inputs.is_cohort and call.name is None else None
+    task_of = partial(
+        DecodeTask,
+        profile=call.profile,
+        overwrite=call.overwrite,
+        draw=_draw if call.svg else None,
+        explain=call.explain,
+        durable=len(inputs.nights) == 1,
+        shares_profile=tables is not None,
+        in_full=call.in_full,
+    )
+    tasks = [
+        task_of(
+            night.path,
+            call.name or night.output(call.output),
+            options=_between_lights(call, night),
+            edf=night.edf,
+            start=night.start,
+            error=night.error,
+        )
+        for night in inputs.nights
+    ]
+    manifest = call.run(FileSource(tasks, tables, call.say))
+    manifest.remarks += _longer_than_a_day(manifest, call.profile)
+    if tables is not None:
+        _write_methods(manifest, call, tables)
+    return manifest
+
+
+def _draw(decoding: Decoding) -> str:
+    from stageguard.report.hypnogram_svg import hypnogram_svg  # only pictures need it
+
+    return hypnogram_svg(decoding)
+
+
+def _between_lights(call: CohortCall, night: Input) -> DecodeOptions:
+    """Return options with the lights of the call, else those of the list for this night.
+
+    Without any it is the same object, which need not be sent to other processes again.
+    """
+    off = night.lights_off if call.lights[0] is None else call.lights[0]
+    on = night.lights_on if call.lights[1] is None else call.lights[1]
+    return call.options if off is None and on is None else replace(call.options, lights_off=off, lights_on=on)
+
+
+def _longer_than_a_day(manifest: Manifest, profile: Profile) -> list[str]:
+    """Return a remark on recordings of people that hold several nights."""
+    if profile.species != "human":
+        return []
+    long = [row.id for row, seconds, _ in manifest.effects if row.n_epochs * seconds > DAY_SECONDS]
+    if not long:
+        return []
+    return [f"longer than 24 h: {listed(long, 3)}. To guard every sleep by itself: stageguard days"]
+
+
+def _write_methods(manifest: Manifest, call: CohortCall, folder: Path) -> None:
+    """Write the Methods paragraph of this run's nights; a file of that name that is not ours stays."""
+    path, options = folder / METHODS_TEXT, call.options
+    if not manifest.effects:
+        return
+    if path.exists() and CITATION not in read_text(path, "text", errors="replace"):
+        manifest.remarks.append(f"{path} is no text of decode's, so it was left as it is")
+        return
+    used = call.profile.at_strength(options.strength).for_nights_of(options.cohort, options.stager)
+    is_shifted = bool(used.calibration.biases)  # then the table's index is of the shifted stages
+    from stageguard.report.methods import CohortFact, cohort_methods  # only cohorts need it
+
+    facts = [
+        CohortFact(used, seconds, effect, (NAN, NAN) if is_shifted else (row.fi_before, row.fi_after))
+        for row, seconds, effect in manifest.effects
+    ]
+    write_text_atomic(path, cohort_methods(facts, stager=options.stager) + "\n", overwrite=True)
+    manifest.written.append(path)
+
+
+def chosen_nights(inputs: Inputs, only: Sequence[str]) -> Inputs:
+    """Return the nights with the names in `only`, if there are any; refuse a name without a night."""
+    names = [night.id for night in inputs.nights]
+    missing = [name for name in only if name not in names]
+    if missing:
+        nights = f": there is no such night. Nights: {listed(names, 5)}."
+        raise InputError(Message(Argument("only", missing[0]), nights))
+    if not only:
+        return inputs
+    return replace(inputs, nights=tuple(night for night in inputs.nights if night.id in only))
+
+
+# the call of a program
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DecodedCohort(ComparedByValue):
+    """What `decode_cohort` made of the nights of a cohort.
+
+    Attributes
+    ----------
+    nights : dict of arrays
+        A column for each fact of the decoded nights (id, file, epochs, epochs changed, strength, scores,
+        estimates), as in the table that is written; ``pandas.DataFrame(result.nights)`` is that table.
+    failures : tuple of dict
+        The nights that could not be decoded: `id`, `file`, and `error` as one line.
+    written : tuple of Path
+        The output or, of files, the folder, and the tables that were written for all nights.
+    n_decoded, n_before : int
+        How many nights were decoded now, and by an earlier run of the same call.
+    notes : dict of str to int
+        What was assumed, and for how many nights.
+    warnings : dict of str to int
+        What to look at, and on how many nights.
+    """
+
+    nights: Mapping[str, npt.NDArray[Any]]
+    failures: tuple[Mapping[str, str], ...]
+    written: tuple[Path, ...]
+    n_decoded: int
+    n_before: int
+    notes: Mapping[str, int]
+    warnings: Mapping[str, int]
+
+    @property
+    def n_nights(self) -> int:
+        """How many nights there were, failed ones included."""
+        return self.n_decoded + self.n_before + len(self.failures)
+
+    @property
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The decoded nights one by one, each as a dictionary of plain values."""
+        columns = [column.tolist() for column in self.nights.values()]
+        for values in zip(*columns, strict=True):
+            yield dict(zip(self.nights, values, strict=True))
+
+    def to_frame(self) -> Any:
+        """Return the decoded nights as a `pandas.DataFrame`."""
+        return library("pandas", "a data frame", None).DataFrame(dict(self.nights))
+
+    def __str__(self) -> str:
+        """Return counts on one line."""
+        counts = {
+            "done before": self.n_before, "decoded": self.n_decoded, "failed": len(self.failures)
+        }  # fmt: skip
+        words = ", ".join(f"{n:,} {what}" for what, n in counts.items() if n or what == "decoded")
+        return f"{self.n_nights:,} night{'s' * (self.n_nights != 1)}: {words}"
+
+
+def decode_cohort(
+    source: PathLike | Sequence[PathLike],
+    profile: Profile | str,
+    output: PathLike,
+    *,
+    sample_list: PathLike | None = None,
+    only: Sequence[str] = (),
+    format: str | None = None,
+    stages: Sequence[str] | str | None = None,
+    epoch_seconds: float | None = None,
+    logits: bool = False,
+    log: bool = False,
+    pool_to_seconds: float | None = None,
+    normalize: bool = False,
+    cohort: str | None = None,
+    stager: str | None = None,
+    trained: Training | None = None,
+    strength: float | Literal["off"] | None = None,
+    explain: bool = False,
+    overwrite: bool = False,
+    jobs: int = 1,
+    scheduler: object = None,
+    wait_minutes: float | None = None,
+    on_night: Callable[[str, str | None], None] | None = None,
+) -> DecodedCohort:
+    """Decode the nights of a cohort and write them; `stageguard decode` as a call.
+
+    A night that cannot be read or decoded does not end the call: it is among the failures. The same call
+    again skips what is done, so that a stopped run goes on where it was. Outputs do not depend on `jobs` and
+    `scheduler`.
+
+    Parameters
+    ----------
+    source : path-like, or a sequence of these
+        A folder of files, some files, or a sample list; or one table with the column ``id`` and a row per
+        epoch.
+    profile : Profile or str
+        A profile, the name of a built-in one, or the path of a TOML file.
+    output : path-like
+        A folder, for ``NAME.hypnogram.tsv`` and its sidecar of each file and ``cohort.tsv`` of all; for a
+        table of nights, the table to write: ``out.parquet``, ``out.csv`` or ``out.tsv``.
+    sample_list : path-like, optional
+        A table that tells more about the files: id, edf, start, lights_off, lights_on.
+    only : sequence of str, optional
+        The ids of the nights to decode; all by default.
+    format, stages, epoch_seconds, logits, log, pool_to_seconds, normalize : optional
+        How probabilities are read; see `read_density`.
+    cohort, stager, trained, strength : optional
+        Who was recorded, whose probabilities these are, and how strongly to guard; see `decode`.
+    explain : bool
+        Also write which epochs changed, and why.
+    overwrite : bool
+        Replace outputs that another call wrote, which is an error otherwise.
+    jobs : int
+        Processes of this computer; 0 means one per core, 1 means this process.
+    scheduler : str, distributed.Client or concurrent.futures.Executor, optional
+        Where to run instead: the address of a Dask scheduler, ``"local"`` for one on this computer, or an
+        object of the caller's, which stays open. Its processes must see the same folders.
+    wait_minutes : float, optional
+        How long to wait for the first worker of a scheduler that starts them on demand; 10 seconds by
+        default.
+    on_night : callable, optional
+        Called with the id of each night and its error, or None, in order, as results come in.
+
+    Returns
+    -------
+    DecodedCohort
+        A row for each night, the failures, and what was written.
+
+    Raises
+    ------
+    InputError
+        The source names no nights, or an option does not fit.
+    FileFormatError
+        A table of nights is damaged as a whole.
+    OutputExistsError
+        The output of a table exists, and is not what this call would write.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> result = sg.decode_cohort("nights", "human-psg-5", "decoded", jobs=0)  # doctest: +SKIP
+    >>> result.to_frame()["fi_after"].median()  # doctest: +SKIP
+    """
+    paths = _paths(source)
+    loaded = Profile.load(profile) if isinstance(profile, str) else profile
+    if not isinstance(loaded, Profile):
+        raise InputError(f"profile is {checks.shown(profile)}, expected a Profile or a name.")
+    loaded.at_strength(strength)  # refuses what is no strength, once instead of for every night
+    reading = density_options(
+        format,
+        stages,
+        epoch_seconds,
+        logits=logits,
+        log=log,
+        pool_to_seconds=pool_to_seconds,
+        normalize=normalize,
+    )
+    options = DecodeOptions(
+        reading,
+        cohort=None if cohort is None else checks.text(cohort, "cohort"),
+        stager=None if stager is None else checks.text(stager, "stager"),
+        trained=None if trained is None else _training(trained),
+        strength=strength,
+    )
+    call = CohortCall(
+        profile=loaded,
+        options=options,
+        output=_path(output, "output"),
+        only=_names(only),
+        explain=checks.flag(explain, "explain"),
+        overwrite=checks.flag(overwrite, "overwrite"),
+        jobs=checks.whole(jobs, "jobs"),
+        cluster=_cluster(scheduler, wait_minutes),
+        on_outcome=None if on_night is None else lambda outcome: on_night(outcome.id, outcome.error),
+    )
+    return _result(_decode(call, paths, None if sample_list is None else _path(sample_list, "sample_list")))
+
+
+def _decode(call: CohortCall, paths: Sequence[Path], samples: Path | None) -> Manifest:
+    assert call.output is not None
+    if is_table_name(call.output):
+        if len(paths) != 1 or samples is not None or paths[0].is_dir():
+            raise InputError(
+                "output names a table, expected one table with the column id as source. Name a folder."
+            )
+        return decode_table(call, paths[0])
+    check_folder(call.output)
+    inputs = find_densities(paths, samples, call.profile, call.options)
+    return decode_inputs(call, replace(chosen_nights(inputs, call.only), is_cohort=True))
+
+
+def _result(manifest: Manifest) -> DecodedCohort:
+    failures = [
+        {"id": each.id, "file": each.file, "error": str(each.error)} for each in manifest.failures
+    ]  # fmt: skip
+    if manifest.problems:  # the nights are written, a table of all of them is not
+        raise OutputError(manifest.problems[0])
+    return DecodedCohort(
+        manifest.nights.columns,
+        tuple(failures),
+        tuple(manifest.written),
+        manifest.n_decoded,
+        manifest.n_before,
+        dict(manifest.notes),
+        dict(manifest.warnings),
+    )
+
+
+def _paths(source: object) -> list[Path]:
+    """Return one path or several as a list."""
+    if isinstance(source, Sequence) and not isinstance(source, str):
+        return [_path(one, "source") for one in source]
+    return [_path(source, "source")]
+
+
+def _path(value: object, what: str) -> Path:
+    return as_path(value, what, may_be_folder=True)
+
+
+def _names(only: object) -> tuple[str, ...]:
+    if isinstance(only, str) or not isinstance(only, Sequence):
+        raise InputError(f"only is {checks.shown(only)}, expected a list of ids.")
+    return tuple(checks.text(name, "only") for name in only)
+
+
+def _training(trained: object) -> Any:
+    return checks.choice(trained, "trained", get_args(Training))
+
+
+def _cluster(scheduler: object, wait_minutes: float | None) -> Cluster | None:
+    if wait_minutes is not None:
+        wait_minutes = checks.number(wait_minutes, "wait_minutes", low=0)
+    return None if scheduler is None else Cluster(scheduler, wait_minutes)
