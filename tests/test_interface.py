@@ -177,7 +177,30 @@ def an_odd_unit():
     sg.signal_quality(sg.Recording("a", "b", {"eeg": loud, "emg": loud}), "eeg-emg", epoch_seconds=30)
 
 
-@pytest.mark.parametrize("call", [a_caution, many_changes, a_rest_of_an_epoch, unseen_stages, an_odd_unit])
+def a_call_that_pydantic_checks():
+    checked(sg.decode)(NIGHT.density, "human-psg-5", cohort="narcolepsy")
+
+
+def a_cross_validation():
+    nights = [sg.simulate_night(hours=1, seed=seed) for seed in range(4)]
+    densities, experts = [night.density for night in nights], [night.expert.labels for night in nights]
+    decoder = sg.SemiMarkovDecoder("human-psg-5", transition_weight=0.3, cohort="narcolepsy")
+    selection = pytest.importorskip("sklearn.model_selection")
+    selection.cross_val_score(decoder, densities, experts, cv=selection.KFold(2))
+
+
+CALLS = (
+    a_caution,
+    many_changes,
+    a_rest_of_an_epoch,
+    unseen_stages,
+    an_odd_unit,
+    a_call_that_pydantic_checks,
+    a_cross_validation,
+)
+
+
+@pytest.mark.parametrize("call", CALLS)
 def test_warnings_point_to_the_line_of_the_caller(call):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -146,8 +146,8 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() or c in _SPACES else ascii(c)[1:-1] for c in text)
 
 
-# whose lines a warning does not point to: a network or an estimator of ours is called by its library
-NOT_THE_CALLER = ("stageguard", "torch", "sklearn", "importlib")
+# whose lines a warning does not point to: libraries that call a network, an estimator or a function of ours
+NOT_THE_CALLER = ("stageguard", "torch", "sklearn", "joblib", "pydantic", "importlib")
 
 
 class StageGuardError(Exception):
