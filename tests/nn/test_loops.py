@@ -324,8 +324,103 @@ def test_likelihood_refuses_functional_transforms():
         torch.func.grad(lambda x: SemiMarkovLoss(PROFILE)(x, targets))(logits.detach())
 
 
-def test_unchecked_loss_is_mapped_over_sequences():
+@pytest.mark.parametrize("transform", [torch.func.vmap, torch.func.jacrev])
+def test_likelihood_refuses_transforms_whose_tensors_have_no_numbers(transform):
+    with pytest.raises(InputError, match=naming("torch.func")):
+        transform(SemiMarkovLoss(PROFILE))(*batch_of())
+
+
+@pytest.mark.parametrize("name", ["paper", "weighted"])
+def test_unchecked_loss_is_mapped_over_sequences(name):
     logits, targets = batch_of(n_sequences=4)
-    loss = StageGuardLoss(PROFILE, check_values=False)
+    targets[1] = -100
+    loss = LOSSES[name](check_values=False)
     mapped = torch.func.vmap(loss)(logits, targets)
     assert mapped.tolist() == pytest.approx([loss(x, y).item() for x, y in zip(logits, targets, strict=True)])
+
+
+def test_gradients_of_single_sequences_are_taken_with_the_first_batch():
+    guarded = Guarded(nn.Linear(4, 3), PROFILE)
+    x, (_, targets) = torch.randn(2, 7, 4), batch_of()
+    loss = StageGuardLoss(PROFILE, check_values=False)
+
+    def one(parameters, features, stages):
+        return loss(torch.func.functional_call(guarded, parameters, features[None]), stages[None])
+
+    parameters = {name: value.detach() for name, value in guarded.named_parameters()}
+    each = torch.func.vmap(torch.func.grad(one), in_dims=(None, 0, 0))(parameters, x, targets)
+    for i in range(2):
+        guarded.zero_grad()
+        loss(guarded(x[i : i + 1]), targets[i : i + 1]).backward()
+        assert torch.allclose(each["model.weight"][i], guarded.model.weight.grad, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["paper", "weighted"])
+@pytest.mark.parametrize("check_values", [True, False])
+def test_loss_has_a_shape_on_the_meta_device(name, check_values):
+    logits, targets = (tensor.detach().to("meta") for tensor in batch_of())
+    loss = LOSSES[name](check_values=check_values).to("meta")
+    assert loss(logits, targets).shape == ()
+    assert loss.penalty(logits).shape == ()
+    assert Guarded(nn.Identity(), PROFILE)(logits).shape == logits.shape
+
+
+def test_likelihood_refuses_the_meta_device():
+    logits, targets = batch_of()
+    with pytest.raises(InputError, match="meta"):
+        SemiMarkovLoss(PROFILE)(logits.to("meta"), targets)
+
+
+@every_loss
+def test_loss_of_eight_bits_is_computed_in_single_precision(make):
+    logits, targets = batch_of()
+    coarse = logits.detach().to(torch.float8_e4m3fn)
+    value = make()(coarse, targets)
+    assert value.dtype == torch.float32
+    assert value.item() == pytest.approx(make()(coarse.float(), targets).item())
+
+
+class ZeroedPadding(nn.Module):
+    """A network that ends in a softmax and sets padding to 0."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x, mask):
+        return self.linear(x).softmax(-1) * mask[..., None]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_probabilities_may_be_zero_on_padding(dtype):
+    network = ZeroedPadding().to(dtype)
+    guarded = Guarded(network, PROFILE, outputs="probabilities")
+    x, mask = torch.randn(2, 9, 4, dtype=dtype), torch.arange(9) < torch.tensor([[9], [5]])
+    targets = torch.zeros(2, 9, dtype=torch.long)
+    value = guarded.loss(x, targets, mask, inputs={"mask": mask})
+    value.backward()
+    expected = StageGuardLoss(PROFILE)(network.linear(x), targets, mask)
+    assert value.item() == pytest.approx(expected.item(), rel=1e-5 if dtype == torch.float32 else 0.02)
+    assert network.linear.weight.grad.isfinite().all()
+    with pytest.raises(InputError):
+        Guarded(network, PROFILE)(x, mask)  # probabilities, and not logits
+
+
+def test_zeros_are_logits_and_no_probabilities():
+    rows = torch.zeros(2, 9, 3)
+    assert torch.equal(Guarded(nn.Identity(), PROFILE)(rows), rows)
+    with pytest.raises(InputError):
+        Guarded(nn.Identity(), PROFILE, outputs="probabilities")(rows)
+
+
+def test_error_shows_the_row_that_is_no_distribution():
+    rows = torch.tensor([[[0.5, 0.25, 0.25], [0.5, 0.5, 0.5]]])
+    with pytest.raises(InputError, match=naming("[0.5, 0.5, 0.5]")):
+        Guarded(nn.Identity(), PROFILE, outputs="probabilities")(rows)
+
+
+@pytest.mark.parametrize("inputs", [["mask"], "mask", 3])
+def test_inputs_of_the_network_are_named(inputs):
+    x, targets = torch.randn(2, 9, 4), torch.zeros(2, 9, dtype=torch.long)
+    with pytest.raises(InputError, match="inputs"):
+        Guarded(Masked(), PROFILE).loss(x, targets, inputs=inputs)

@@ -238,8 +238,8 @@ OUTPUTS = {
     "logits taken for probabilities": (
         torch.tensor([2.0, -1.0, 0.5]).expand(2, 9, 3),
         {"outputs": "probabilities"},
-        "the network's rows do not sum to 1 (the first has [2.0, -1.0, 0.5]), expected probabilities. "
-        "Say outputs='logits' if it has no softmax.",
+        "the network's rows do not all sum to 1 (the first that does not is [2.0, -1.0, 0.5]), expected "
+        "probabilities. Say outputs='logits' if it has no softmax.",
     ),
     "sequences taken for epochs": (
         torch.randn(2, 9, 3),

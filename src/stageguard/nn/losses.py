@@ -175,10 +175,13 @@ def stages_first(logits: Tensor, mask: Tensor | None) -> Tensor:
     """Return logits as (stages, batch, epochs), in single precision or better, with 0 in masked epochs."""
     # torch's softmax over a short last axis takes ten times as long as one over the first axis; logits of
     # masked epochs, NaN included, must not reach the loss or its gradient
-    laid = logits.permute(2, 0, 1).contiguous()
-    if laid.dtype in (torch.float16, torch.bfloat16):
-        laid = laid.float()
+    laid = at_least_single(logits.permute(2, 0, 1)).contiguous()
     return laid if mask is None else laid.masked_fill(~mask, 0.0)
+
+
+def at_least_single(values: Tensor) -> Tensor:
+    """Return values in single precision or better."""
+    return values.float() if values.dtype.itemsize < 4 else values
 
 
 def class_weights_for(
@@ -301,13 +304,17 @@ class TransitionPenalty(nn.Module):
         segment_ids = check_segment_ids(segment_ids, logits)
         scores = stages_first(logits, mask)
         penalty = self._loss_of(scores, mask, segment_ids)
-        if self.check_values:
+        if self.check_values and not penalty.is_meta:
             # without pairs the penalty is 0 whatever the logits are, so check the probabilities instead
-            seen = penalty if self._has_pairs(scores) else scores.softmax(0).sum()
-            value = seen.item()  # the one wait for the device
-            if not math.isfinite(value):
-                raise explain_not_finite(value, logits, mask, self.profile.scheme)
+            self._check(penalty if self._has_pairs(scores) else scores.softmax(0).sum(), logits, mask)
         return penalty.to(logits.dtype)
+
+    @outside_graph
+    def _check(self, seen: Tensor, logits: Tensor, mask: Tensor | None) -> None:
+        """Raise an error for a value that is not finite."""
+        value = seen.item()  # the one wait for the device
+        if not math.isfinite(value):
+            raise explain_not_finite(value, logits, mask, self.profile.scheme)
 
     def _has_pairs(self, scores: Tensor) -> bool:
         return bool(self.profile.rare) and scores.shape[-1] > 1
@@ -355,7 +362,7 @@ def _explain_zero_penalty(profile: Profile) -> str:
 def _exactly(a: Tensor, b: Tensor) -> Tensor:
     """Return a @ b in their own precision, also inside autocast."""
     device = a.device.type
-    if not torch.is_autocast_enabled(device):
+    if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
         return a @ b
     with torch.autocast(device, enabled=False):
         return a @ b
@@ -412,21 +419,24 @@ class StageGuardLoss(SequenceLoss[LossParts]):
     def parts_of(self, batch: Batch) -> LossParts:
         """Return means over the epochs or pairs that count, in single precision or better."""
         scores = stages_first(batch.logits, batch.scored)
-        # a mean over no epoch would be 0/0: without a scored epoch all count, times 0
-        some = batch.scored.any()
-        cross_entropy = some * functional.cross_entropy(
+        weight = None if self._class_weights is None else self._class_weights.to(scores)
+        summed = functional.cross_entropy(
             scores.flatten(1)[None],  # (1, stages, batch * epochs)
-            batch.targets.masked_fill(~some, 0).flatten()[None],  # (1, batch * epochs)
-            weight=None if self._class_weights is None else self._class_weights.to(scores),
+            batch.targets.flatten()[None],  # (1, batch * epochs)
+            weight=weight,
             ignore_index=UNSCORED,
+            reduction="sum",  # vmap cannot map over torch's mean with weights and smoothing
             label_smoothing=self.label_smoothing,
         )
+        counted = batch.scored.to(scores) if weight is None else weight[batch.targets] * batch.scored
+        # a mean over no epoch would be 0/0
+        cross_entropy = summed / counted.sum().clamp(min=torch.finfo(scores.dtype).tiny)
         penalty = self.penalty._loss_of(scores, batch.scored, batch.segment_ids)
         total = cross_entropy + self.weight * penalty
-        if self.check_values:
-            self._check(batch, total)
-        else:  # a factor, so that gradients are NaN too
+        if not self.check_values:  # a factor, so that gradients are NaN too
             total = total * torch.where(batch.wrong.any(), math.nan, 1.0)
+        elif not total.is_meta:
+            self._check(batch, total)
         return LossParts(total, cross_entropy, penalty)
 
     @outside_graph

@@ -20,7 +20,7 @@ from stageguard.guard import kernels
 from stageguard.guard.automaton import Automaton, compile_automaton, compile_tables, weigh
 from stageguard.guard.kernels import reference
 from stageguard.guard.solver import prior_nats
-from stageguard.nn.losses import Batch, SequenceLoss, explain_not_finite, explain_targets
+from stageguard.nn.losses import Batch, SequenceLoss, at_least_single, explain_not_finite, explain_targets
 from stageguard.nn.pytorch import Tensor, nn, outside_graph, torch
 from stageguard.profile.profile import Profile, as_profile
 
@@ -362,8 +362,7 @@ class SemiMarkovLoss(SequenceLoss[SemiMarkovParts]):
             nll = nll.sum() / max(n_epochs, 1)
         elif self.reduction == "sum":
             nll = nll.sum()
-        half = batch.logits.dtype in (torch.float16, torch.bfloat16)
-        return SemiMarkovParts(nll.to(torch.float32 if half else batch.logits.dtype), n_epochs, n_freed)
+        return SemiMarkovParts(nll.to(at_least_single(batch.logits).dtype), n_epochs, n_freed)
 
     def _without_paths(self, evidence: Tensor, batch: Batch) -> Tensor:
         """Return 0 per sequence (batch,) if no epoch is scored, else NaN; the gradients are the same."""
@@ -387,7 +386,7 @@ class SemiMarkovLoss(SequenceLoss[SemiMarkovParts]):
     def _read(self, evidence: Tensor, batch: Batch) -> Paths | None:
         """Return the paths of a batch; None if no epoch is scored, or values are wrong and not checked."""
         scheme = self.profile.scheme
-        if batch.wrong.any():
+        if _array(batch.wrong).any():
             if self.check_values:
                 raise explain_targets(batch, scheme)
             return None
@@ -474,13 +473,14 @@ class SemiMarkovLoss(SequenceLoss[SemiMarkovParts]):
 
 
 def _array(values: Tensor) -> Any:
-    plain = values.detach().cpu()
+    if values.is_meta:
+        raise InputError("logits are on the meta device, which keeps no numbers, expected a real device.")
     try:
-        return plain.numpy()
+        return values.detach().cpu().numpy()
     except RuntimeError as error:  # the tensors that torch.func passes have no numbers of their own
         raise InputError(
-            "SemiMarkovLoss is computed outside torch, so that torch.func cannot transform it. Call "
-            "backward() on it, or use StageGuardLoss."
+            "SemiMarkovLoss is computed outside torch, so that torch.func and torch.export cannot take "
+            "it. Call backward() on it, or use StageGuardLoss."
         ) from error
 
 

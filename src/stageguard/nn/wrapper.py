@@ -16,7 +16,7 @@ from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.options import Pins
 from stageguard.nn.inference import evaluating, window_probabilities
-from stageguard.nn.losses import StageGuardLoss
+from stageguard.nn.losses import StageGuardLoss, at_least_single
 from stageguard.nn.pytorch import Tensor, nn, torch
 from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile, as_profile
@@ -139,6 +139,8 @@ class Guarded(nn.Module):
         `x` is the network's input (batch, ...), or (batch, epochs, ...) for a network of single epochs, and
         `inputs` are its other inputs by name. Targets, mask and segment_ids are those of `StageGuardLoss`.
         """
+        if inputs is not None and not isinstance(inputs, Mapping):
+            raise InputError(f"inputs is {checks.shown(inputs)}, expected a mapping of names to inputs.")
         logits = self(x, **(inputs or {}))
         self._check_targets(targets, logits)
         if self.criterion is None:
@@ -268,32 +270,42 @@ class Guarded(nn.Module):
         return output.transpose(1, 2) if shape[1] == n_stages else output
 
     def _as_logits(self, rows: Tensor) -> Tensor:
-        is_half = rows.dtype in (torch.float16, torch.bfloat16)
-        coarse = max(1e-3, torch.finfo(rows.dtype).eps)  # a sum in bfloat16 is 1 only to two digits
-        rows = rows.float() if is_half else rows
+        is_coarse = rows.dtype.itemsize < 4
+        tolerance = max(1e-3, torch.finfo(rows.dtype).eps)  # a sum in bfloat16 is 1 only to two digits
+        rows = at_least_single(rows)
         # a compiled or exported network cannot stop at values
         if not self._knows_outputs and not torch.compiler.is_compiling():
-            self._check_outputs(rows.detach(), coarse)
+            self._check_outputs(rows.detach(), tolerance)
         if self.outputs == "logits":
             return rows
-        if is_half:
-            rows = rows / rows.sum(-1, keepdim=True)
-        return rows.clamp(min=torch.finfo(rows.dtype).tiny).log()
+        tiny = torch.finfo(rows.dtype).tiny
+        if is_coarse:
+            rows = rows / rows.sum(-1, keepdim=True).clamp(min=tiny)  # 0 where a network zeroed padding
+        return rows.clamp(min=tiny).log()
 
-    def _check_outputs(self, rows: Tensor, coarse: float) -> None:
+    def _check_outputs(self, rows: Tensor, tolerance: float) -> None:
         """Check the kind of outputs, by the first batch without NaN; this waits for the device."""
-        if rows.isnan().any():
+        is_unit = (rows >= 0).all(-1) & ((rows.sum(-1) - 1.0).abs() <= tolerance)  # (batch, epochs)
+        is_wrong = ~is_unit & (rows != 0).any(-1)  # networks may set padding to 0
+        try:
+            has_nan, has_units, has_wrong = torch.stack(
+                (rows.isnan().any(), is_unit.any(), is_wrong.any())
+            ).tolist()
+        except RuntimeError:  # inside of torch.func.vmap, and on the meta device, there are no values
             return
-        is_distribution = bool(((rows >= 0).all() & ((rows.sum(-1) - 1.0).abs() <= coarse).all()).item())
+        if has_nan:
+            return
+        is_distribution = has_units and not has_wrong
         if self.outputs == "logits" and is_distribution:
             raise InputError(
                 "the network's rows all sum to 1: these look like probabilities, not logits. "
                 "Say outputs='probabilities', or remove its softmax."
             )
         if self.outputs == "probabilities" and not is_distribution:
+            first = rows[is_wrong if has_wrong else ~is_unit][0].tolist()
             raise InputError(
-                f"the network's rows do not sum to 1 (the first has {rows.flatten(0, 1)[0].tolist()}), "
-                "expected probabilities. Say outputs='logits' if it has no softmax."
+                f"the network's rows do not all sum to 1 (the first that does not is {first}), expected "
+                "probabilities. Say outputs='logits' if it has no softmax."
             )
         self._knows_outputs = True
 
