@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import EntryPoint
 
 import pytest
 
 import stageguard as sg
+from messages import naming
+from stageguard.base.errors import InstallationWarning
 from stageguard.formats.registry import formats, named
 
 SOURCE = """
@@ -24,7 +27,29 @@ FORM = FileFormat(
     loses=STAGES_ALONE,
 )
 NO_FORM = read
+
+
+def first_line(head, path):
+    return head.split(b"\\n")[7].startswith(b"#MyLab")  # IndexError in a shorter file
+
+
+def of(**changes):
+    return FileFormat(
+        **{"name": "mylab", "title": "stages", "suffixes": (".mylab",), "sniff": first_line,
+           "reader": of_stages(read), **changes}
+    )
+
+
+HASTY = of()
 """
+MISTAKES = {
+    "a reader that is a function": "reader=read",
+    "a suffix that is a list": "suffixes=['.mylab']",
+    "a suffix that is a text": "suffixes='.mylab'",
+    "an upper-case suffix": "suffixes=('.MyLab',)",
+    "a name that is a number": "name=3",
+    "no sniff": "sniff=None",
+}
 
 
 @pytest.fixture
@@ -39,6 +64,7 @@ def provide(monkeypatch, tmp_path):
 
     yield install
     formats.cache_clear()
+    sys.modules.pop("mylab_formats", None)
 
 
 def test_another_package_adds_a_format(provide, tmp_path):
@@ -48,6 +74,24 @@ def test_another_package_adds_a_format(provide, tmp_path):
     night = sg.read_hypnogram(path)
     assert night.stages.tolist() == ["W", "N2", "R"] * 10
     assert night == sg.read_hypnogram(path, format="mylab")
+
+
+def test_a_sniff_that_fails_hides_no_other_format(provide, tmp_path):
+    provide("mylab_formats:HASTY")
+    path = tmp_path / "night.txt"
+    path.write_text("W\nN2\nR\n", encoding="utf-8")
+    with pytest.warns(InstallationWarning, match=naming("'mylab'", "night.txt", "IndexError")):
+        night = sg.read_hypnogram(path, epoch_seconds=30)
+    assert night.stages.tolist() == ["W", "N2", "R"]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
+def test_a_format_made_wrongly_is_left_out(provide, tmp_path, mistake):
+    (tmp_path / "mistaken.py").write_text(f"from mylab_formats import *\nFORM = of({mistake})\n", "utf-8")
+    provide("mistaken:FORM")
+    with pytest.warns(InstallationWarning, match=naming("'mylab'", mistake.partition("=")[0])):
+        assert "mylab" not in {form.name for form in formats()}
+    sys.modules.pop("mistaken", None)
 
 
 @pytest.mark.parametrize("value", ["no_such_module:FORM", "mylab_formats:NO_FORM"])

@@ -13,7 +13,14 @@ from pathlib import Path
 import pytest
 
 from messages import mentions, naming
-from stageguard.base.errors import Argument, InputError, Message, StageGuardWarning
+from stageguard.base.errors import (
+    Argument,
+    InputError,
+    InstallationWarning,
+    Message,
+    StageGuardWarning,
+    warn,
+)
 from stageguard.guard.kernels import available_processors
 from stageguard.runner import processes
 from stageguard.runner.processes import MOST_IN_CHUNK, run_all
@@ -60,6 +67,20 @@ def test_failures_are_outcomes_in_order_and_the_others_go_on(monkeypatch):
     assert outcomes[0].to_dict() | {"seconds": 0} == {
         **{"file": "x/a.csv", "id": "night", "ok": True, "n": 7, "warnings": [], "seconds": 0}
     }
+
+
+def load_a_broken_package(task: Task) -> Length:
+    warn("a format cannot be loaded", InstallationWarning)
+    warn("looks odd")
+    return Length(1)
+
+
+def test_what_is_installed_is_no_warning_of_a_file():
+    with pytest.warns(InstallationWarning, match="a format"):
+        (outcome,) = run_files(load_a_broken_package, [Task("a.csv")])
+    assert outcome.warnings == ("looks odd",)
+    outcomes = run_files(load_a_broken_package, [Task("a.csv"), Task("b.csv")], jobs=2)
+    assert [outcome.warnings for outcome in outcomes] == [("looks odd",)] * 2
 
 
 def touch_late(task: Task) -> Length:

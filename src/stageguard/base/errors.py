@@ -214,15 +214,17 @@ class StageGuardWarning(UserWarning):
         return visible(super().__str__())
 
 
-def warn(message: str) -> None:
+class InstallationWarning(StageGuardWarning):
+    """Something about what is installed, and not about the night or file at hand."""
+
+
+def warn(message: str, kind: type[StageGuardWarning] = StageGuardWarning) -> None:
     """Warn at the nearest line outside this package, and outside libraries that call it for the user."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in NOT_THE_CALLER:
         frame = frame.f_back
     module, shown = frame.f_globals.get("__name__"), frame.f_globals.setdefault("__warningregistry__", {})
-    warnings.warn_explicit(
-        StageGuardWarning(message), None, frame.f_code.co_filename, frame.f_lineno, module, shown
-    )
+    warnings.warn_explicit(kind(message), None, frame.f_code.co_filename, frame.f_lineno, module, shown)
 
 
 def did_you_mean(word: str, options: Iterable[str]) -> str:

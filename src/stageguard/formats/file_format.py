@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from stageguard.base import checks
+from stageguard.base.errors import InputError
 from stageguard.formats.outgoing import Content, Outgoing
 from stageguard.formats.raw_night import Reader
 from stageguard.formats.sniffing import Sniff
@@ -65,6 +67,19 @@ class FileFormat:
     has_events: bool = False  # may hold annotations other than stages
     are_taken: Callable[[Outgoing], list[bool]] | None = None  # which events a reader would take for stages
     has_numbers: bool = False  # whether stages are numbers, so that 4 is one
+
+    def __post_init__(self) -> None:
+        """Refuse what would fail only at somebody's file: other packages make formats, too."""
+        checks.text(self.name, "name", empty=False)
+        suffixes: object = self.suffixes
+        if not isinstance(suffixes, tuple) or any(suffix != str(suffix).lower() for suffix in self.suffixes):
+            raise InputError(f"suffixes is {checks.shown(suffixes)}, expected a tuple in lower case.")
+        if not callable(self.sniff):
+            raise InputError(f"sniff is {checks.shown(self.sniff)}, expected a function.")
+        if not isinstance(self.reader, Reader):
+            raise InputError(
+                f"reader is a {type(self.reader).__name__}, expected a Reader, as of_stages(f) is."
+            )
 
     @property
     def written_suffix(self) -> str:

@@ -6,17 +6,27 @@ A new format is one module there, and one test; or an entry point of another pac
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 from stageguard.base import checks
-from stageguard.base.errors import Argument, FileFormatError, InputError, did_you_mean, fault_text, warn
+from stageguard.base.errors import (
+    Argument,
+    FileFormatError,
+    InputError,
+    InstallationWarning,
+    did_you_mean,
+    fault_text,
+    warn,
+)
 from stageguard.base.files import file_error
 from stageguard.formats import sniffing
 from stageguard.formats.file_format import FileFormat, Kind
 from stageguard.formats.outputs import OWN_FORMAT, OWN_HEAD
 from stageguard.formats.outputs import is_own_table as has_own_columns
+from stageguard.formats.sniffing import Sniff
 from stageguard.formats.tables.probabilities import FORMATS as TABLES
 from stageguard.formats.tables.probabilities import stage_of
 from stageguard.formats.tables.timing import TIMING_COLUMNS
@@ -43,20 +53,35 @@ def _added(taken: set[str]) -> list[FileFormat]:
 
     added: list[FileFormat] = []
     for entry in entry_points(group=GROUP):
+        of_another = f"format {entry.name!r} of another package"
         try:
             form = entry.load()
         except Exception as error:  # whatever importing another package raises
-            warn(f"format {entry.name!r} of another package cannot be loaded ({fault_text(error)}).")
+            warn(f"{of_another} cannot be loaded ({fault_text(error)}).", InstallationWarning)
             continue
         if not isinstance(form, FileFormat):
             expected = "expected a FileFormat of stageguard.formats.file_format"
-            warn(f"format {entry.name!r} of another package is a {type(form).__name__}, {expected}.")
+            warn(f"{of_another} is a {type(form).__name__}, {expected}.", InstallationWarning)
         elif form.name in taken:
-            warn(f"format {form.name!r} of another package is left out: there is one of that name.")
+            warn(f"{of_another} is left out: there is one of the name {form.name!r}.", InstallationWarning)
         else:
             taken.add(form.name)
-            added.append(form)
+            stages = form.sniff_hypnogram and _tolerant(form.sniff_hypnogram, of_another)
+            added.append(replace(form, sniff=_tolerant(form.sniff, of_another), sniff_hypnogram=stages))
     return added
+
+
+def _tolerant(sniff: Sniff, of_another: str) -> Sniff:
+    """Return a sniff that says no where another package's fails: every format is asked about every file."""
+
+    def may_be(head: bytes, path: Path) -> bool:
+        try:
+            return bool(sniff(head, path))
+        except Exception as error:
+            warn(f"{of_another} cannot judge {path.name} ({fault_text(error)}).", InstallationWarning)
+            return False
+
+    return may_be
 
 
 def named(name: str, kind: Kind) -> FileFormat:

@@ -16,6 +16,7 @@ from unicodedata import normalize
 
 from stageguard.base.errors import (
     Argument,
+    InstallationWarning,
     Message,
     OutputError,
     StageGuardError,
@@ -24,6 +25,7 @@ from stageguard.base.errors import (
     fault_text,
     message_of,
     visible,
+    warn,
 )
 from stageguard.base.files import refuse_address
 from stageguard.runner.stopping import raise_if_stopped
@@ -101,12 +103,17 @@ def succeeded(outcomes: Iterable[Outcome[Value]]) -> list[Outcome[Value]]:
 
 @contextmanager
 def collect_warnings() -> Iterator[list[Message]]:
-    """Yield a list that holds this package's warnings once the block has ended."""
+    """Yield a list that holds this package's warnings once the block has ended, but for what is installed."""
     messages: list[Message] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", StageGuardWarning)
         yield messages
-    messages += [message_of(w.message) for w in caught if issubclass(w.category, StageGuardWarning)]
+    for warning in caught:
+        message = message_of(warning.message)
+        if issubclass(warning.category, InstallationWarning):
+            warn(message, InstallationWarning)  # not to the file that came first
+        elif issubclass(warning.category, StageGuardWarning):
+            messages.append(message)
 
 
 def run_files(
