@@ -40,7 +40,7 @@ Install one and name it: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 Install the venv module of '$(PYTHON)' (on Debian and Ubuntu: python3-venv) and try again." >&2; exit 1; }
 endef
 
-.PHONY: help demo try-stage lint test test-all tools docs bench fuzz faults load packages minimum audit constraints clean
+.PHONY: help demo try-stage lint test test-all coverage tools docs bench fuzz faults load packages minimum audit constraints clean
 .DELETE_ON_ERROR:
 
 help:
@@ -49,6 +49,7 @@ help:
 	@echo "make lint         add the test tools to $(VENV), run ruff, its formatter and mypy"
 	@echo "make test         add the test tools to $(VENV), run the linters and the quick tests"
 	@echo "make test-all     the same with every test"
+	@echo "make coverage     every test, and which lines of the package they run (half an hour)"
 	@echo "make tools        add the test tools to $(VENV), and no more"
 	@echo "make docs         build the site into build/site, strictly"
 	@echo "make bench        install the peers into $(BENCH) and measure side by side"
@@ -80,6 +81,10 @@ test: lint
 
 test-all: lint
 	$(VENV)/$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+
+# Every test, with the lines of the package that it runs; docs/robustness.md names what is left.
+coverage: lint
+	$(VENV)/$(BIN)/python -m pytest --numprocesses auto --dist loadfile --cov --cov-report term-missing --cov-fail-under 95
 
 tools: $(TESTS_STAMP)
 
