@@ -25,7 +25,8 @@ NOTEBOOK_LINK = re.compile(r'href="(\.\./[\w/-]+)\.md')
 TASKS = {
     "Read a night": """read_density read_hypnogram Hypnodensity Hypnogram StageScheme UNSCORED
         read_scorings Scoring read_recording Recording Signal Series""",
-    "Guard it": "decode Decoding Strength explain Change Profile profiles compile_automaton",
+    "Guard it": """decode Decoding decode_cohort DecodedCohort Strength explain Change Profile profiles
+        compile_automaton""",
     "Stage a recording": "stage Staged stagers Stager KnownStager",
     "Look at it": """night_report cohort_report methods_text plot_hypnogram plot_density plot_transitions
         plot_bouts plot_bland_altman plot_bands""",
