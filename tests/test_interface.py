@@ -64,6 +64,11 @@ def test_pydantic_can_check_calls_of_public_functions(name):
     assert callable(checked(FUNCTIONS[name]))
 
 
+def test_pydantic_lets_segments_be_an_array():
+    segments = np.flatnonzero([1, 0, 0, 1])
+    assert checked(sg.decode)(NIGHT.density, "human-psg-5", segments=segments).hypnogram.n_epochs == 720
+
+
 def test_a_call_that_pydantic_checked_gives_the_same_result():
     night = sg.simulate_night(hours=1, seed=1)
     quality = np.zeros(night.density.n_epochs)

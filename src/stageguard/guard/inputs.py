@@ -26,7 +26,7 @@ from stageguard.base.lazy import load
 from stageguard.guard import kernels
 from stageguard.guard.automaton import minimum_epochs
 from stageguard.guard.evidence import Night, Spans, best_stages, features_of
-from stageguard.guard.options import GuardOptions
+from stageguard.guard.options import GuardOptions, Segments
 from stageguard.night.hypnodensity import (
     Hypnodensity,
     as_float_matrix,
@@ -362,7 +362,7 @@ def cut(missing: Mask, segments: Sequence[int], epoch_seconds: float) -> tuple[S
     return tuple(spans), filled
 
 
-def check_segments(segments: Sequence[int] | None, n_epochs: int) -> tuple[int, ...]:
+def check_segments(segments: Segments | None, n_epochs: int) -> tuple[int, ...]:
     """Return the first epoch of every segment, 0 included."""
     if segments is None:
         return (0,)

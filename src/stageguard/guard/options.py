@@ -17,6 +17,7 @@ from stageguard.night.timing import Moment
 from stageguard.profile.known_stagers import Training
 
 Pins = Mapping[int, str | int]
+Segments = Sequence[int] | npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,7 @@ class OptionKeywords(TypedDict, total=False):
     epoch_seconds: float | None
     quality: npt.ArrayLike | Sequence[npt.ArrayLike | None] | None
     pins: Pins | Sequence[Pins | None] | None
-    segments: Sequence[int] | Sequence[Sequence[int] | None] | None
+    segments: Segments | Sequence[Segments | None] | None
     lights_off: Moment | Sequence[Moment | None] | None
     lights_on: Moment | Sequence[Moment | None] | None
     cohort: str | None

@@ -14,7 +14,7 @@ from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.options import Pins
+from stageguard.guard.options import Pins, Segments
 from stageguard.nn.inference import evaluating, window_probabilities
 from stageguard.nn.losses import StageGuardLoss, at_least_single
 from stageguard.nn.pytorch import Tensor, nn, torch
@@ -158,7 +158,7 @@ class Guarded(nn.Module):
         epoch_seconds: float | None = None,
         quality: npt.ArrayLike | None = None,
         pins: Pins | None = None,
-        segments: Sequence[int] | None = None,
+        segments: Segments | None = None,
         cohort: str | None = None,
     ) -> Decoding: ...
 
@@ -170,7 +170,7 @@ class Guarded(nn.Module):
         epoch_seconds: float | None = None,
         quality: Sequence[npt.ArrayLike | None] | None = None,
         pins: Sequence[Pins | None] | None = None,
-        segments: Sequence[Sequence[int] | None] | None = None,
+        segments: Sequence[Segments | None] | None = None,
         cohort: str | None = None,
     ) -> list[Decoding]: ...
 
