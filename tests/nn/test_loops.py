@@ -225,12 +225,27 @@ def test_probabilities_of_half_precision_are_divided_by_their_sums(dtype):
     assert found.score == wanted.score == both[0].score
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_log_probabilities_of_half_precision_are_divided_by_their_sums(dtype):
+    generator = torch.Generator().manual_seed(0)
+    rows = (4 * torch.randn(200, 5, generator=generator)).log_softmax(-1).to(dtype)
+    rows[3] = NAN
+    exact = rows.double().log_softmax(-1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StageGuardWarning)
+        found, wanted = (sg.decode(each, "human-psg-5", log=True) for each in (rows, exact))
+    assert found.score == pytest.approx(wanted.score, rel=1e-12)
+    assert np.array_equal(found.hypnogram.labels, wanted.hypnogram.labels)
+
+
 def test_only_half_precision_is_forgiven_a_wrong_sum():
     rows = torch.full((9, 5), 0.201)
     with pytest.raises(InputError):
         sg.decode(rows, "human-psg-5")
     with pytest.raises(InputError):
         sg.decode(torch.full((9, 5), 0.25).bfloat16(), "human-psg-5")
+    with pytest.raises(InputError):
+        sg.decode(torch.full((9, 5), 0.25).log().bfloat16(), "human-psg-5", log=True)
 
 
 def test_profiles_without_rare_transitions_name_one_to_train_with():

@@ -92,12 +92,21 @@ _HALF_TOLERANCE = 2**-6
 
 
 def _rows_of_half_precision(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return probabilities (..., stages) divided by their sums, which rounding moved; others as they are."""
-    if values.ndim < 2 or not values.size or (values < 0).any():
+    """Return probabilities (..., stages) divided by their sums, which rounding moved; others as they are.
+
+    So are their logarithms, which have no value above 0.
+    """
+    if values.ndim < 2 or not values.size:
         return values
-    sums = values.sum(axis=-1, keepdims=True)
+    are_logs = bool((values < 0).any())
+    if are_logs and (values > 0).any():
+        return values  # logits
+    sums = (np.exp(values) if are_logs else values).sum(axis=-1, keepdims=True)
     is_off = np.abs(sums - 1.0) > _HALF_TOLERANCE  # False for rows of NaN, which have no evidence
-    return values if is_off.any() else values / sums
+    if is_off.any():
+        return values
+    divided: npt.NDArray[Any] = values - np.log(sums) if are_logs else values / sums
+    return divided
 
 
 def n_dimensions(value: object) -> int | None:
