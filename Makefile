@@ -16,7 +16,7 @@ OLDEST := .venv-minimum
 BUILD_TOOLS := scikit-build-core nanobind cmake ninja
 QUIET := -qq --disable-pip-version-check
 comma := ,
-EXTRAS := test$(comma)docs$(comma)study$(comma)plots$(comma)review$(comma)cluster$(comma)recordings$(comma)formats$(comma)torch
+EXTRAS := test$(comma)docs$(comma)study$(comma)plots$(comma)review$(comma)cluster$(comma)recordings$(comma)formats$(comma)torch$(comma)onnx
 CORE := CMakeLists.txt $(wildcard src/stageguard/guard/kernels/_core/*.cpp src/stageguard/guard/kernels/_core/*.hpp src/stageguard/guard/kernels/_core/*.h)
 TESTS_STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 

@@ -56,6 +56,24 @@ try:
 finally:
     served.terminate()
 """
+ONNX = """
+import json, numpy as np, onnx
+from pathlib import Path
+names = np.load(sorted(Path("features").glob("*.npz"))[0])["names"].tolist()
+shape = ["windows", "epochs", len(names)]
+graph = onnx.helper.make_graph(
+    [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])],
+    "linear",
+    [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, shape)],
+    [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+    [onnx.numpy_helper.from_array(np.eye(len(names), 2, dtype=np.float32), "w")],
+)
+model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+facts = {"stages": ["W", "S"], "epoch_seconds": 30, "recipe": "actigraphy", "features": names}
+facts |= {"profile": "human-actigraphy-2", "output": "logits", "layout": ["windows", "epochs", "features"]}
+onnx.helper.set_model_props(model, {"stageguard": json.dumps(facts)})
+onnx.save(model, "linear.onnx")
+"""
 # By extra, in this order: what must work with it, commands and Python.
 WORK = {
     "": [
@@ -73,6 +91,7 @@ WORK = {
         "stageguard features cohort --dataset sleep-accel --recipe actigraphy -o features",
     ],
     "torch": ["stageguard train train.toml --small"],
+    "onnx": [ONNX, "stageguard stage features --stager linear.onnx -o by-onnx"],
     "yasa": [
         "stageguard simulate --modality polysomnography --subjects 1 --hours 1 --seed 1 -o nights",
         "stageguard stage nights --dataset shhs --stager yasa -o by-yasa",

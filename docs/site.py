@@ -40,7 +40,8 @@ TASKS = {
     "Stream": "StreamingDecoder",
     "Signals to features": "signal_quality SignalQuality features Features",
     "Train a network": """Guarded StageGuardLoss LossParts TransitionPenalty SemiMarkovLoss SemiMarkovParts
-        build_backbone backbones training_recipe TrainingRecipe load_model TrainedModel""",
+        build_backbone backbones training_recipe TrainingRecipe load_model TrainedModel
+        export_onnx load_onnx OnnxModel""",
     "Datasets": "dataset_names dataset Dataset entries Entry recordings",
     "Simulate": "simulate_night simulate_recording simulate_cohort Simulated Subject Plan SignalEvent",
     "Errors": """StageGuardError StageGuardWarning InputError PinError CohortError ProfileError

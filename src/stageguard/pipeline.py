@@ -20,6 +20,7 @@ from stageguard.guard.decoding import Decoding
 from stageguard.night.combine import combine
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.recording import Recording
+from stageguard.nn.onnx_file import SUFFIX, OnnxModel, load_onnx
 from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile, as_profile
 from stageguard.signals.features import Features
@@ -30,7 +31,8 @@ from stageguard.staging.network import network_stager
 if TYPE_CHECKING:
     from stageguard.nn.checkpoint import TrainedModel
 else:
-    TrainedModel = Any  # torch is loaded when a network stages
+    TrainedModel = Any  # torch is loaded when such a network stages
+Network = TrainedModel | OnnxModel
 
 QualityRules = Literal["graded", "kdd2026", "none"]
 # by role; the EEG may have several, which are staged one by one
@@ -93,7 +95,7 @@ class Staged(Staging):
 
 def stage(
     recording: Recording | Features | str | Path,
-    stager: Stager | TrainedModel | str | Path | Sequence[Stager | TrainedModel | str | Path] = "yasa",
+    stager: Stager | Network | str | Path | Sequence[Stager | Network | str | Path] = "yasa",
     profile: Profile | str | None = None,
     *,
     channels: Channels | None = None,
@@ -108,9 +110,9 @@ def stage(
     ----------
     recording : Recording, Features, str or Path
         The recording or its file; for a trained network also a table of its features.
-    stager : str, Path, Stager or TrainedModel, or a list of these
-        The name of a stager (see `stagers`), or a trained network or its folder. Several are combined: the
-        mean of their probabilities is guarded.
+    stager : str, Path, Stager, TrainedModel or OnnxModel, or a list of these
+        The name of a stager (see `stagers`), or a trained network: its folder, or an ONNX file. Several are
+        combined: the mean of their probabilities is guarded.
     profile : Profile or str, optional
         The profile to guard with. Default: the one that fits the stager's stages, or that a network was
         trained with.
@@ -149,7 +151,7 @@ def stage(
 
 def staging_of(
     recording: Recording | Features | str | Path,
-    stager: Stager | TrainedModel | str | Path | Sequence[Stager | TrainedModel | str | Path],
+    stager: Stager | Network | str | Path | Sequence[Stager | Network | str | Path],
     profile: Profile | str | None = None,
     *,
     channels: Channels | None = None,
@@ -203,8 +205,10 @@ def default_rules(profile: Profile) -> QualityRules:
     return "kdd2026" if profile.reproduces_paper else "graded"
 
 
-def load_stager(stager: Stager | TrainedModel | str | Path, device: str = "cpu") -> Stager | TrainedModel:
-    """Return a stager by name, or the network in a folder, on a device."""
+def load_stager(stager: Stager | Network | str | Path, device: str = "cpu") -> Stager | Network:
+    """Return a stager by name, or the network in an ONNX file, or in a folder, which runs on a device."""
+    if isinstance(stager, str | Path) and is_onnx(stager):
+        return load_onnx(stager)
     if isinstance(stager, str) and not is_folder(stager):
         return stager_of(stager)
     if isinstance(stager, str | Path):
@@ -214,8 +218,15 @@ def load_stager(stager: Stager | TrainedModel | str | Path, device: str = "cpu")
         return load_model(stager, device=pick_device(device))
     if not isinstance(stager, Stager) and not hasattr(stager, "card"):
         shown = checks.shown(stager)
-        raise InputError(f"stager is {shown}, expected a name such as 'yasa', or the folder of a network.")
+        raise InputError(
+            f"stager is {shown}, expected a name such as 'yasa', the folder of a network or an ONNX file."
+        )
     return stager
+
+
+def is_onnx(name: str | Path) -> bool:
+    """Whether a stager is given by an ONNX file."""
+    return Path(name).suffix.lower() == SUFFIX
 
 
 def is_folder(name: str) -> bool:
@@ -225,7 +236,7 @@ def is_folder(name: str) -> bool:
     return "/" in name or "\\" in name or Path(name).exists()
 
 
-def fitting_profile(stagers: Sequence[Stager | TrainedModel]) -> Profile:
+def fitting_profile(stagers: Sequence[Stager | Network]) -> Profile:
     """Return the profile that fits the stager with the fewest stages, to which the others are merged."""
     fitting = [
         as_profile(stager.known.profile if isinstance(stager, Stager) else stager.card.profile)
@@ -235,7 +246,7 @@ def fitting_profile(stagers: Sequence[Stager | TrainedModel]) -> Profile:
 
 
 def _stage_table(
-    table: Features, stagers: Sequence[Stager | TrainedModel], guard: Profile, softens: bool
+    table: Features, stagers: Sequence[Stager | Network], guard: Profile, softens: bool
 ) -> Staging:
     """Stage a table of features, which only one network can take."""
     model = stagers[0]

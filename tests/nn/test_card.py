@@ -95,7 +95,7 @@ def test_an_entry_of_another_kind_is_one_line(copy, key, value):
         ("normalisation/spread", [0], "spread of 'clock' is 0.0, expected a number above 0."),
         ("normalisation/mean", [], "mean has 0 numbers for 1 absolute features, expected one for each."),
         ("normalisation/clip", -1, "normalisation.clip is -1, expected a number above 0."),
-        ("normalisation/kind", "day", "normalisation.kind is 'day', expected 'night'."),
+        ("normalisation/kind", "day", "normalisation.kind is 'day', expected 'night' or 'none'."),
         (
             "normalisation/absolute",
             ["x"],

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from stageguard.nn.inference import best_temperature, soften, stretch_probabilities, window_starts
+from stageguard.nn.inference import best_temperature, stretch_probabilities
+from stageguard.nn.windows import soften, window_starts
 
 
 class Position(nn.Module):

@@ -49,6 +49,7 @@ LIMITS = {
     "annotations": 256 * 2**20,
     "text": 2**30,
     "an array": 4 * 2**30,
+    "an ONNX file": 2 * 2**30,
     "weights": 64 * 2**30,
     "a recording": 2**40,
 }

@@ -41,6 +41,7 @@ COMMANDS = {
         "quality": "How far each epoch of a recording can be trusted.",
         "features": "Turn recordings into feature tables.",
         "train": "Train a network on feature tables.",
+        "export": "Write a trained network as one ONNX file.",
         "stage": "Stage recordings by a stager or a trained network, and guard them.",
         "study": "Train and test networks fold by fold: tables, figures.",
     },

@@ -11,6 +11,8 @@ from stageguard.base.lazy import public_names
 PUBLIC = {
     "nn.backbones": "build_backbone",
     "nn.checkpoint": "TrainedModel load_model",
+    "nn.onnx_export": "export_onnx",
+    "nn.onnx_file": "OnnxModel load_onnx",
     "nn.losses": "LossParts StageGuardLoss TransitionPenalty",
     "nn.semi_markov": "SemiMarkovLoss SemiMarkovParts",
     "nn.wrapper": "Guarded",

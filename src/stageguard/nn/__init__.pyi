@@ -4,6 +4,9 @@ from stageguard.nn.checkpoint import load_model as load_model
 from stageguard.nn.losses import LossParts as LossParts
 from stageguard.nn.losses import StageGuardLoss as StageGuardLoss
 from stageguard.nn.losses import TransitionPenalty as TransitionPenalty
+from stageguard.nn.onnx_export import export_onnx as export_onnx
+from stageguard.nn.onnx_file import OnnxModel as OnnxModel
+from stageguard.nn.onnx_file import load_onnx as load_onnx
 from stageguard.nn.semi_markov import SemiMarkovLoss as SemiMarkovLoss
 from stageguard.nn.semi_markov import SemiMarkovParts as SemiMarkovParts
 from stageguard.nn.wrapper import Guarded as Guarded

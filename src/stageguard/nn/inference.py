@@ -6,6 +6,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -15,17 +16,9 @@ from stageguard.guard.decode import decode
 from stageguard.measures.agreement import cohen_kappa
 from stageguard.nn.pytorch import Tensor, nn, torch
 from stageguard.nn.tables import Normalisation
+from stageguard.nn.windows import average_windows, soften, stretch_by_stretch
 from stageguard.profile.profile import Profile
 from stageguard.signals.features import Features
-
-WINDOWS_AT_A_TIME = 64
-
-
-def window_starts(n_epochs: int, length: int) -> list[int]:
-    """Return the first epochs of windows that overlap by half; the last window ends with the recording."""
-    if n_epochs <= length:
-        return [0]
-    return [*range(0, n_epochs - length, max(1, length // 2)), n_epochs - length]
 
 
 @contextlib.contextmanager
@@ -44,10 +37,9 @@ def evaluating(network: nn.Module) -> Iterator[None]:
 def window_probabilities(network: Callable[[Tensor], Tensor], night: Tensor, *, length: int | None) -> Floats:
     """Return stage probabilities (n_epochs, n_stages) of one unbroken stretch (n_epochs, ...).
 
-    The network maps (batch, epochs, ...) to logits. It sees windows of `length` epochs that overlap by half;
-    their probabilities are averaged, and a shorter stretch is padded with zeros. The reason is that attention
-    trained on 100 epochs fails on a whole night. With None the network sees the whole stretch at once, in any
-    layout that it takes.
+    The network maps (batch, epochs, ...) to logits. It sees windows of `length` epochs, whose probabilities
+    are averaged; a shorter stretch is padded with zeros. With None the network sees the whole stretch at
+    once, in any layout that it takes.
     """
     if length is None:
         rows: Floats = network(night[None])[0].double().softmax(-1).cpu().numpy()
@@ -55,19 +47,13 @@ def window_probabilities(network: Callable[[Tensor], Tensor], night: Tensor, *, 
     n_epochs = len(night)
     if n_epochs < length:
         night = torch.cat([night, night.new_zeros(length - n_epochs, *night.shape[1:])])
-    starts = window_starts(n_epochs, length)
-    total: Floats | None = None
-    for k in range(0, len(starts), WINDOWS_AT_A_TIME):
-        some = starts[k : k + WINDOWS_AT_A_TIME]
-        logits = network(torch.stack([night[start : start + length] for start in some]))
-        windows = logits.double().softmax(-1).cpu().numpy()
-        if total is None:
-            total = np.zeros((len(night), windows.shape[-1]))
-        for start, window in zip(some, windows, strict=True):
-            total[start : start + length] += window
-    assert total is not None
-    total = total[:n_epochs]
-    return np.asarray(total / total.sum(axis=1, keepdims=True))
+
+    def run(starts: Sequence[int]) -> Floats:
+        logits = network(torch.stack([night[start : start + length] for start in starts]))
+        windows: Floats = logits.double().softmax(-1).cpu().numpy()
+        return windows
+
+    return average_windows(n_epochs, length, run)
 
 
 def stretch_probabilities(network: nn.Module, features: Floats32, *, length: int | None) -> Floats:
@@ -86,18 +72,8 @@ def table_probabilities(
     length: int | None,
 ) -> Floats:
     """Return stage probabilities per row of a table; NaN in epochs without a signal."""
-    scaled = normalisation(table)
-    result = np.full((table.n_epochs, n_stages), np.nan)
-    for a, b in table.stretches():
-        result[a:b] = stretch_probabilities(network, scaled[a:b], length=length)
-    return result
-
-
-def soften(probabilities: Floats, temperature: float) -> Floats:
-    """Return probabilities to the power 1/temperature, with rows that sum to 1 again."""
-    logs = np.log(np.maximum(probabilities, CLIP)) / temperature
-    weights = np.exp(logs - logs.max(axis=1, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+    run = partial(stretch_probabilities, network, length=length)
+    return stretch_by_stretch(run, table, normalisation, n_stages)
 
 
 def best_temperature(probabilities: Floats, labels: Ints, weights: Floats) -> float:

@@ -152,7 +152,8 @@ class Normalisation:
     mean: tuple[float, ...] = schema.numbers()  # of the absolute features
     spread: tuple[float, ...] = schema.numbers()
     clip: float = schema.number(CLIP, positive=True)  # largest scaled value, positive or negative
-    kind: str = schema.choice("night", "night")  # unit over which features are standardised
+    # unit over which features are standardised; "none" leaves them as their recipe made them
+    kind: str = schema.choice("night", "night", "none")
 
     def __post_init__(self) -> None:
         """Check that there is a mean and a spread for each absolute feature."""
@@ -184,6 +185,8 @@ class Normalisation:
 
     def __call__(self, table: Features) -> Floats32:
         """Return the table's features on the common scale; epochs without signal stay NaN."""
+        if self.kind == "none":
+            return np.asarray(table.values, dtype=np.float32)
         mean, spread = _moments(table.values[table.has_signal])
         columns = [table.names.index(name) for name in self.absolute]
         mean[columns], spread[columns] = self.mean, self.spread

@@ -18,7 +18,8 @@ import numpy as np
 
 from stageguard.base.arrays import Ints
 from stageguard.base.errors import InputError
-from stageguard.nn.checkpoint import FeatureSet, ModelCard, TrainedModel, save_model
+from stageguard.nn.card import FeatureSet, ModelCard
+from stageguard.nn.checkpoint import TrainedModel, save_model
 from stageguard.nn.inference import Validation, ValidationScore
 from stageguard.nn.losses import StageGuardLoss
 from stageguard.nn.options import TrainingOptions, count_in_steps, fill_from_recipe, rate_at, recipe_of

@@ -22,7 +22,7 @@ from stageguard.formats.tools.stageguard import table_text
 from stageguard.guard.decoding import Decoding
 from stageguard.night.period import runs
 from stageguard.night.recording import Recording
-from stageguard.pipeline import Channels, QualityRules, Staging, load_stager, staging_of
+from stageguard.pipeline import Channels, QualityRules, Staging, is_onnx, load_stager, staging_of
 from stageguard.profile.profile import Profile
 from stageguard.report.night import night_report
 from stageguard.runner.decode_files import DecodeTask, decode_task
@@ -46,15 +46,16 @@ REPORT_SUFFIX = ".report.html"
 class NamedStager:
     """A stager by its name or its folder, so that every process loads it once instead of being sent it."""
 
-    name: str  # of a stager, or the folder that `train` wrote
+    name: str  # of a stager, or an ONNX file, or the folder that `train` wrote
     device: str = "cpu"
-    card_sha256: str = ""  # of a network's card: another network in the same folder is another stager
+    # of a network's card or ONNX file: another network at the same place is another stager
+    card_sha256: str = ""
 
     @classmethod
     def of(cls, name: str, device: str = "cpu") -> NamedStager:
         """Return the stager of this name; `load` refuses one that does not exist."""
-        card = Path(name, "model.json")
-        return cls(name, device, file_sha256(card, "JSON") if card.is_file() else "")
+        card, kind = (Path(name), "an ONNX file") if is_onnx(name) else (Path(name, "model.json"), "JSON")
+        return cls(name, device, file_sha256(card, kind) if card.is_file() else "")
 
     def load(self) -> Any:
         """Return the stager, or the trained network, which the process keeps for the next recordings."""

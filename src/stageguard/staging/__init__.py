@@ -202,7 +202,7 @@ def stager_of(name: str) -> Stager:
     known = stagers()
     raise InputError(
         f"there is no stager {name!r}. Known: {', '.join(known)}; or give the folder that `stageguard train` "
-        f"wrote.{did_you_mean(name, known)}"
+        f"wrote, or an ONNX file.{did_you_mean(name, known)}"
     )
 
 

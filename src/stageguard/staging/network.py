@@ -1,4 +1,4 @@
-"""A network that `stageguard train` wrote, as a stager: features by its recipe, then probabilities."""
+"""A network with a card, of `stageguard train` or an ONNX file, as a stager: features, then probabilities."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from stageguard.profile.known_stagers import KnownStager
 from stageguard.staging import Stager
 
 if TYPE_CHECKING:
-    from stageguard.nn.checkpoint import TrainedModel
+    from stageguard.nn.card import CardedNetwork
 
 
-def network_stager(model: TrainedModel, *, temperature: bool) -> Stager:
+def network_stager(model: CardedNetwork, *, temperature: bool) -> Stager:
     """Return a trained network as a stager, softened by the temperature found in training or not."""
     card = model.card
     known = KnownStager(
         name=card.backbone,
-        title=f"{card.backbone}, trained by stageguard",
+        title=f"{card.backbone}, a network with a card",
         scheme=card.scheme.name,
         epoch_seconds=card.epoch_seconds,
         profile=card.profile.name,
         trained=card.trained,
-        trained_source="the card beside its weights",
+        trained_source="its card",
     )
 
     def run(recording: Recording) -> Hypnodensity:
@@ -34,5 +34,5 @@ def network_stager(model: TrainedModel, *, temperature: bool) -> Stager:
     modality = "" if card.features.recipe_document is None else card.feature_recipe("").modality
     softened = f"temperature {card.temperature:.3f}" if temperature else "no temperature"
     return Stager(
-        known, run, package="", extra="torch", roles=(), modality=modality, may_skip=True, remark=softened
+        known, run, package="", extra=model.extra, roles=(), modality=modality, may_skip=True, remark=softened
     )

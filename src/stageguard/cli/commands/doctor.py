@@ -108,6 +108,7 @@ EXTRAS = {
     "study": "networks fold by fold, tables, figures",
     "cluster": "work on a Dask cluster",
     "torch": "training, and staging by a network",
+    "onnx": "networks as ONNX files",
     "yasa": "staging by YASA",
     "sleepecg": "staging by SleepECG",
     "luna": "staging by POPS of Luna",

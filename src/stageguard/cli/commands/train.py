@@ -21,7 +21,7 @@ from stageguard.runner.run import collect_warnings
 from stageguard.signals.features import Features, Recipe
 
 if TYPE_CHECKING:
-    from stageguard.nn.checkpoint import ModelCard
+    from stageguard.nn.card import ModelCard
     from stageguard.nn.training import TrainingProgress
 
 

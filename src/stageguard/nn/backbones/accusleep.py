@@ -70,9 +70,11 @@ class AccuSleep(Backbone):
         n_batch, n_epochs = x.shape[:2]
         beside = self.window_epochs // 2  # the first and last epochs are repeated at the ends, as published
         x = torch.cat([x[:, :1].expand(-1, beside, -1, -1), x, x[:, -1:].expand(-1, beside, -1, -1)], dim=1)
-        windows = x.unfold(1, self.window_epochs, 1)  # (batch, epochs, frames, features, window)
+        # (batch, epochs, window, frames, features); by index, since ONNX has no `unfold` of any length
+        around = torch.arange(self.window_epochs, device=x.device)
+        windows = x[:, torch.arange(n_epochs, device=x.device)[:, None] + around]
         # (batch * epochs, features, window * frames)
-        windows = windows.permute(0, 1, 3, 4, 2).reshape(n_batch * n_epochs, x.shape[3], -1)
+        windows = windows.permute(0, 1, 4, 2, 3).reshape(n_batch * n_epochs, x.shape[3], -1)
         pictures = self.picture(windows.unsqueeze(1) if self.spectrum else windows)
         result: Tensor = self.output(pictures.flatten(1))
         return result.view(n_batch, n_epochs, self.n_stages)
