@@ -32,6 +32,7 @@ from stageguard.nn.checkpoint import TrainedModel, save_model
 from stageguard.nn.onnx_export import export_onnx
 from stageguard.nn.onnx_file import AXES, METADATA, load_onnx
 from stageguard.nn.tables import Normalisation
+from stageguard.synthetic import simulate_recording
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -488,3 +489,25 @@ def test_damaged_files_are_refused_or_stage(file, tmp_path, data):
 
 def test_axes_are_those_of_feature_tables():
     assert AXES == ("windows", "epochs", "frames", "features")
+
+
+def test_a_recording_is_staged_by_the_features_of_the_recipe(tmp_path):
+    """Of a watch, whose measurements come at uneven times: its epochs are those of its features."""
+    recording = simulate_recording("actigraphy", hours=1, seed=5).recording
+    table = sg.features(recording, "actigraphy")
+    weights = np.random.default_rng(4).normal(size=(len(table.names), 2)).astype(np.float32)
+    facts = FACTS | {
+        "stages": ["S", "W"],
+        "recipe": "actigraphy",
+        "features": list(table.names),
+        "profile": "human-actigraphy-2",
+    }
+    shape = ("windows", "epochs", len(table.names))
+    path = linear(tmp_path / "a.onnx", facts, shape=shape, weights=weights)
+    staged = sg.stage(recording, path)
+    assert staged.density.n_epochs == table.n_epochs
+    used = ~np.isnan(staged.density.probabilities[:, 0])
+    np.testing.assert_allclose(
+        staged.density.probabilities[used], expected_rows(table, weights)[used][:, ::-1], rtol=0, atol=CLOSE
+    )
+    assert mentions(staged.notes[0], "staged by network")

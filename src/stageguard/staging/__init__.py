@@ -13,7 +13,7 @@ import numpy as np
 
 from stageguard.base.errors import InputError, StageGuardError, did_you_mean, message_of
 from stageguard.night.hypnodensity import Hypnodensity
-from stageguard.night.recording import Recording, Signal
+from stageguard.night.recording import SLACK_SECONDS, Recording, Signal, end_seconds
 from stageguard.profile.known_stagers import KnownStager
 
 GROUP = "stageguard.stagers"  # entry points of other packages: a name and a `Stager`
@@ -166,7 +166,10 @@ class Stager:
             raise InputError(
                 f"{self.name} returned a {type(density).__name__} {of}, expected a Hypnodensity."
             )
-        if density.n_epochs > n_epochs or (density.n_epochs < n_epochs and not self.may_skip):
+        # the last measurement at uneven times may complete an epoch, as it does for features
+        end = max([*map(end_seconds, recording.signals.values()), recording.seconds])
+        most = int((end + SLACK_SECONDS) // self.known.epoch_seconds)
+        if density.n_epochs > most or (density.n_epochs < n_epochs and not self.may_skip):
             raise InputError(
                 f"{self.name} returned {density.n_epochs} epochs {of}, expected {n_epochs}, as many as the "
                 "signal has."

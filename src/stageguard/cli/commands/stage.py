@@ -45,7 +45,7 @@ from stageguard.signals.features import Features
     metavar="NAME|MODEL",
     multiple=True,
     default=("yasa",),
-    help="yasa, sleepecg, luna-pops:FOLDER, the folder `train` wrote, an .onnx file. Repeat it to combine.",
+    help="One of yasa, sleepecg, luna-pops:FOLDER, a folder of `train`, an .onnx file. Repeat it to combine.",
 )
 @option("--output", "-o", metavar="FOLDER", type=opt.PATH, required=True, help="For the outputs.")
 @option("--profile", "-p", metavar="NAME", help="Decode with this one, not the one that fits the stager.")
