@@ -351,22 +351,28 @@ def external_inside(path):
 
 
 def looping(path):
+    """A valid network that would go round for ever."""
+    kinds = onnx.TensorProto
     body = helper.make_graph(
-        [helper.make_node("Identity", ["go"], ["on"])],
+        [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Identity", ["v"], ["v2"])],
         "body",
         [
-            helper.make_tensor_value_info("i", onnx.TensorProto.INT64, []),
-            helper.make_tensor_value_info("go", onnx.TensorProto.BOOL, []),
+            helper.make_tensor_value_info("i", kinds.INT64, []),
+            helper.make_tensor_value_info("go", kinds.BOOL, []),
+            helper.make_tensor_value_info("v", FLOAT, None),
         ],
-        [helper.make_tensor_value_info("on", onnx.TensorProto.BOOL, [])],
-    )
-    linear(
-        path,
-        nodes=[
-            helper.make_node("Loop", ["", ""], [], body=body),
-            helper.make_node("MatMul", ["x", "weights"], ["y"]),
+        [
+            helper.make_tensor_value_info("on", kinds.BOOL, []),
+            helper.make_tensor_value_info("v2", FLOAT, None),
         ],
     )
+    always = helper.make_tensor("always", kinds.BOOL, [], [True])
+    nodes = [
+        helper.make_node("Constant", [], ["always"], value=always),
+        helper.make_node("Loop", ["", "always", "x"], ["z"], body=body),
+        helper.make_node("MatMul", ["z", "weights"], ["y"]),
+    ]
+    linear(path, nodes=nodes)
 
 
 CAST = helper.make_node("Cast", ["x"], ["z"], to=FLOAT)
