@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import stageguard as sg
 from messages import mentions
 from stageguard.base.errors import FileFormatError, StageGuardError
-from stageguard.formats.cohort_table import read_nights
+from stageguard.formats.cohort_table import open_table
 from stageguard.formats.companions import read_quality
 from stageguard.formats.raw_night import FileOptions
 
@@ -170,11 +170,16 @@ def test_rows_of_recordings_in_turn_are_asked_about():
     assert "a17, b03" in refused(sg.read_density, frame)
 
 
+def nights_of(path):
+    table = open_table([path], FileOptions())
+    read = table.reading()
+    return [night for chunk in table.chunks() for night in read(chunk)]
+
+
 def test_a_cohort_of_such_a_table_is_asked_about_within_each_night(tmp_path):
     frame = two_nights("box").assign(id=["x"] * 30 + ["y"] * 10)
     frame.to_csv(tmp_path / "t.csv", index=False)
-    blocks = read_nights(tmp_path / "t.csv", FileOptions())
-    first, second = (night for block in blocks for night in block.nights())
+    first, second = nights_of(tmp_path / "t.csv")
     assert "are these recordings?" in str(first.error) and second.error is None
 
 
@@ -238,10 +243,11 @@ def test_dates_with_day_and_month_in_doubt_are_named_so(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
 def test_a_night_that_ends_with_a_block_of_rows_may_not_begin_again(tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr("stageguard.formats.cohort_table.BLOCK_ROWS", 10)
+    monkeypatch.setattr("stageguard.formats.cohort_text.BLOCK_ROWS", 10)
+    monkeypatch.setattr("stageguard.formats.cohort_dataset.BATCH_ROWS", 10)
     path = tmp_path / f"cohort{suffix}"
     frame = pd.DataFrame(P, columns=NAMES)
     frame.insert(0, "id", [name for name in ("a", "b", "c", "a") for _ in range(10)])
     frame.to_parquet(path, row_group_size=10) if suffix == ".parquet" else frame.to_csv(path, index=False)
     with pytest.raises(FileFormatError, match="'a' begins again at row 31"):
-        list(read_nights(path, FileOptions()))
+        nights_of(path)

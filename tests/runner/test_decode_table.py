@@ -23,7 +23,7 @@ from cli_runner import Runner, error_line
 from messages import mentions
 from nights import decode as decode_quietly
 from stageguard.base.files import locked
-from stageguard.formats import cohort_table
+from stageguard.formats import cohort_dataset, cohort_text
 from stageguard.runner import decode_table as runs
 from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.manifest import decode_source
@@ -40,8 +40,11 @@ def run(capsys):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Several blocks, whose borders fall within nights."""
-    monkeypatch.setattr(cohort_table, "BLOCK_ROWS", 50)
+    """Several blocks and chunks, whose borders fall within nights."""
+    monkeypatch.setattr(cohort_text, "BLOCK_ROWS", 50)
+    monkeypatch.setattr(cohort_dataset, "BATCH_ROWS", 40)
+    monkeypatch.setattr(cohort_dataset, "LEAST_CHUNK_BYTES", 2500)  # about a night
+    monkeypatch.setattr(cohort_dataset, "MOST_CHUNK_BYTES", 2500)
 
 
 def nights_of(n: int, n_epochs: int = 60) -> list[np.ndarray]:
@@ -304,7 +307,7 @@ def test_a_run_that_was_stopped_goes_on_and_ends_equal(run, tmp_path, small_bloc
     n_blocks = 10
     ran = run(*call, tmp_path / "out.parquet")
     assert ran.code == 0, ran.err
-    assert "3 done before, 3 decoded" in ran.out
+    assert "4 done before, 2 decoded" in ran.out
     for suffix in ("", ".nights.tsv", ".changes.tsv"):
         made, whole = (tmp_path / f"{name}.parquet{suffix}" for name in ("out", "whole"))
         assert made.read_bytes() == whole.read_bytes()
@@ -323,15 +326,14 @@ def test_a_stopped_run_counts_the_nights_that_are_kept(tmp_path, small_blocks, m
         return decode_block(*arguments)
 
     monkeypatch.setattr(runs, "decode_block", stop_later)
-    with pytest.raises(Stopped, match="stopped: 3 nights done"):
+    with pytest.raises(Stopped, match="stopped: 4 nights done"):
         decode_source(runs.table_source(task))
 
     def stop_at_once(*_):
-        yield from ()
         raise Stopped(signal.SIGINT)
 
-    monkeypatch.setattr(runs.TableTask, "blocks", stop_at_once)  # before any of them is joined
-    with pytest.raises(Stopped, match="stopped: 3 nights done"):
+    monkeypatch.setattr(runs.TableSource, "decode_part", stop_at_once)  # before any of them is joined
+    with pytest.raises(Stopped, match="stopped: 4 nights done"):
         decode_source(runs.table_source(task))
 
 
@@ -401,7 +403,7 @@ def test_a_full_disk_leaves_nothing_under_the_name(run, tmp_path, monkeypatch):
     assert {each.name for each in tmp_path.iterdir()} == {"in.parquet", ".out.parquet.parts"}
     monkeypatch.undo()
     assert (
-        "2 nights: 1 done before, 1 decoded."
+        "2 nights: 2 done before, 0 decoded."
         in run("decode", path, "-p", PROFILE, "-o", tmp_path / "out.parquet").out
     )
 
@@ -420,7 +422,8 @@ def test_a_killed_run_goes_on_and_no_half_table_is_ever_seen(tmp_path):
     nights = nights_of(40, 1000)
     path = cohort(tmp_path / "in.parquet", nights, [f"n{i}" for i in range(40)])
     script = (
-        "import sys\nfrom stageguard.formats import cohort_table\ncohort_table.BLOCK_ROWS = 2000\n"
+        "import sys\nfrom stageguard.formats import cohort_dataset\n"
+        "cohort_dataset.LEAST_CHUNK_BYTES = cohort_dataset.MOST_CHUNK_BYTES = 80_000\n"
         "from stageguard.cli import main\nmain(sys.argv[1:])"
     )
 

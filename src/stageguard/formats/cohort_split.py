@@ -16,15 +16,8 @@ from stageguard.base.files import (
     read_cell,
     write_text_atomic,
 )
-from stageguard.formats.cohort_table import (
-    ID,
-    OWN_COLUMNS,
-    TABLE_SUFFIXES,
-    CellRow,
-    IdOrder,
-    is_parquet,
-    table_rows,
-)
+from stageguard.formats.cohort_nights import ID, OWN_COLUMNS, IdOrder
+from stageguard.formats.cohort_table import TABLE_SUFFIXES, CellRow, is_parquet, table_rows
 from stageguard.formats.outputs import (
     LAYOUT_VERSION,
     NOT_AS_WRITTEN,

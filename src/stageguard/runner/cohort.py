@@ -17,6 +17,7 @@ from stageguard.base.errors import Argument, InputError, Message, OutputError
 from stageguard.base.extras import library
 from stageguard.base.files import as_path, read_text, write_text_atomic
 from stageguard.base.values import ComparedByValue
+from stageguard.formats.cohort_dataset import common_folder, is_dataset
 from stageguard.formats.density import listed
 from stageguard.formats.read import density_options
 from stageguard.guard.decoding import CITATION, Decoding
@@ -60,11 +61,18 @@ class CohortCall:
             return decode_source(source, jobs=self.jobs, executor=executor, on_outcome=self.on_outcome)
 
 
-def decode_table(call: CohortCall, path: Path) -> Manifest:
-    """Decode the nights of a table to the table, or the dataset, that the call names."""
+def is_table_call(output: Path | None, paths: Sequence[Path], samples: Path | None) -> bool:
+    """Whether a table of many nights is decoded as one: to one table, or a dataset to a dataset."""
+    if output is None:
+        return False
+    return is_table_name(output) or bool(paths and samples is None and all(map(is_dataset, paths)))
+
+
+def decode_table(call: CohortCall, paths: Sequence[Path]) -> Manifest:
+    """Decode the nights of a table, or of the files of a dataset, to what the call names."""
     assert call.output is not None
     task = TableTask(
-        path,
+        paths[0] if len(paths) == 1 else common_folder(paths),
         call.output,
         call.profile,
         call.options,
@@ -72,8 +80,22 @@ def decode_table(call: CohortCall, path: Path) -> Manifest:
         explain=call.explain,
         only=call.only,
         say=call.say,
+        files=tuple(paths) if len(paths) > 1 else (),
     )
     return call.run(table_source(task))
+
+
+def tables_to_decode(paths: Sequence[Path], samples: Path | None) -> Sequence[Path]:
+    """Return paths that hold one table of many nights; refuse anything else."""
+    is_one = len(paths) == 1 and not paths[0].is_dir()
+    if samples is not None or not (is_one or (paths and all(map(is_dataset, paths)))):
+        raise InputError(
+            Message(
+                Argument("output"), " names a table, expected one table with the column id to decode, or a "
+                "dataset of Parquet files. Name a folder."
+            )
+        )  # fmt: skip
+    return paths
 
 
 def decode_inputs(call: CohortCall, inputs: Inputs) -> Manifest:
@@ -256,13 +278,14 @@ def decode_cohort(
     Parameters
     ----------
     source : path-like, or a sequence of these
-        A folder of files, some files, or a sample list; or one table with the column ``id`` and a row per
-        epoch.
+        A folder of files, some files, or a sample list; or a table with the column ``id`` and a row per
+        epoch: one file, or a Parquet dataset of several, a folder, or hive partitions.
     profile : Profile or str
         A profile, the name of a built-in one, or the path of a TOML file.
     output : path-like
-        A folder, for ``NAME.hypnogram.tsv`` and its sidecar of each file and ``cohort.tsv`` of all; for a
-        table of nights, the table to write: ``out.parquet``, ``out.csv`` or ``out.tsv``.
+        A folder, for ``NAME.hypnogram.tsv`` and its sidecar of each file and ``cohort.tsv`` of all. For a
+        table of nights, the table to write: ``out.parquet``, ``out.csv`` or ``out.tsv``; a Parquet dataset
+        may also become a dataset with the same partitions, in a folder.
     sample_list : path-like, optional
         A table that tells more about the files: id, edf, start, lights_off, lights_on.
     only : sequence of str, optional
@@ -343,12 +366,10 @@ def decode_cohort(
 
 def _decode(call: CohortCall, paths: Sequence[Path], samples: Path | None) -> Manifest:
     assert call.output is not None
-    if is_table_name(call.output):
-        if len(paths) != 1 or samples is not None or paths[0].is_dir():
-            raise InputError(
-                "output names a table, expected one table with the column id as source. Name a folder."
-            )
-        return decode_table(call, paths[0])
+    if is_table_call(call.output, paths, samples):
+        if call.options.density.format is not None:
+            raise InputError("format is for files of one night each, and this is a table. Leave it out.")
+        return decode_table(call, tables_to_decode(paths, samples))
     check_folder(call.output)
     inputs = find_densities(paths, samples, call.profile, call.options)
     return decode_inputs(call, replace(chosen_nights(inputs, call.only), is_cohort=True))

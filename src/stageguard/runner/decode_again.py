@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from itertools import groupby
@@ -16,7 +16,8 @@ import numpy as np
 from stageguard.base.errors import StageGuardError, StageGuardWarning, fault_text
 from stageguard.base.files import parse_json, read_cell
 from stageguard.base.version import __version__
-from stageguard.formats.cohort_table import ID, OWN_COLUMNS, CellRow, part_bytes, part_rows, table_rows
+from stageguard.formats.cohort_nights import ID, OWN_COLUMNS, CohortTable
+from stageguard.formats.cohort_table import CellRow, output_rows, part_bytes, part_rows
 from stageguard.formats.outputs import (
     HypnogramTable,
     changes_text,
@@ -162,25 +163,35 @@ def table_again(
     run = record["run"]
     options = DecodeOptions.from_dict(run["options"] | {"format": None}, None)  # a table's is known
     only = tuple(map(str, run.get("only", ())))
-    task = TableTask(path, table, profile, options, explain=bool(run["explain"]), only=only, say=say)
-    manifest = Manifest()
-    checks = _check_nights(task, manifest)
+    files = tuple(path / place for place in record["input"].get("files", ()))
+    task = TableTask(
+        path, table, profile, options, explain=bool(run["explain"]), only=only, say=say, files=files
+    )
+    source, manifest = task.table(), Manifest()
+    written = {key: record["table"][key] for key in ("sha256", "files") if key in record["table"]}
+    places = [str(file["file"]) for file in written.get("files", ())]
+    checks = _check_nights(task, source, places, manifest)
     texts = {path: text for path, text in task.texts_beside(manifest).items() if text}
-    fresh = task.sidecar_of(task.identity(), manifest, record["table"]["sha256"], texts)
+    fresh = task.sidecar_of(task.identity(source), manifest, written, texts)
     compared = compare_sidecars(fresh, content, _moved_fields(path, task.sidecar, record["input"]))
     is_renamed = path.name != run["input"]["file"]  # and the tables beside the output name it
     return Fresh(checks, compared, {} if is_renamed else texts)
 
 
-def _check_nights(task: TableTask, manifest: Manifest) -> list[Check]:
-    """Return a check for every night that differs, or one for all nights; fill the manifest."""
+def _check_nights(
+    task: TableTask, source: CohortTable, places: Sequence[str], manifest: Manifest
+) -> list[Check]:
+    """Return a check for every night that differs, or one for all nights; fill the manifest.
+
+    `places` are the files of a dataset, in the order in which they were written.
+    """
     checks = list[Check]()
     try:
-        table = table_rows(task.output)
+        table = output_rows(task.output, places)
         if next(table, []) != [ID, *OWN_COLUMNS]:
             return [Check("decoded again", False, f"{task.output.name} has other columns than decode writes")]
         written = _by_night(table)
-        for expected, fresh in _decoded_again(task, manifest):
+        for expected, fresh in _decoded_again(task, source, manifest):
             name, rows = next(written, ("", []))
             if name != expected:
                 where = f"night {read_cell(name)[:40]!r}" if rows else "the end of the table"
@@ -199,7 +210,7 @@ def _check_nights(task: TableTask, manifest: Manifest) -> list[Check]:
             Check("decoded again", False, f"{task.output.name} cannot be read ({fault_text(error)})"),
         ]
     if not checks:
-        n_nights, n_epochs = len(manifest.nights), sum(row.n_epochs for row in manifest.nights)
+        n_nights, n_epochs = len(manifest.nights), manifest.n_epochs
         finding = f"all {n_epochs:,} epochs of {n_nights:,} night{'s' * (n_nights != 1)} the same"
         checks.append(Check("decoded again", True, finding))
     return checks
@@ -211,10 +222,12 @@ def _by_night(rows: Iterator[CellRow]) -> Iterator[NightRows]:
         yield name, list(of_night)
 
 
-def _decoded_again(task: TableTask, manifest: Manifest) -> Iterator[NightRows]:
+def _decoded_again(task: TableTask, source: CohortTable, manifest: Manifest) -> Iterator[NightRows]:
     """Yield the nights as `decode` would write them now, and add them to the manifest."""
-    for _, block in task.blocks():
-        decoded = decode_block(task, block.nights())
+    table = source.knowing_its_first()
+    reading = table.reading()
+    for chunk in table.chunks():
+        decoded = decode_block(task, reading(chunk))
         for outcome in decoded.outcomes:
             manifest.add(outcome)
         if decoded.decodings:

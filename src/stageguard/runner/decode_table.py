@@ -1,8 +1,9 @@
-"""Decode a cohort's table into one table, block by block; an interrupted run can be resumed.
+"""Decode a cohort's table or dataset into another, chunk by chunk; an interrupted run can be resumed.
 
-Each block of nights becomes a part in a hidden folder beside the output. A run that is killed leaves its
-finished parts, and the same call goes on from there. The last step joins the parts and removes them, so the
-output appears only once it is complete.
+Each chunk of nights becomes a part in a hidden folder beside the output: a record of its nights, and the rows
+of their epochs. A run that is killed leaves its finished parts, and the same call goes on from there. The
+last step joins the parts to one table, or moves the folder of a dataset into place, so the output appears
+only once it is complete.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -38,17 +40,17 @@ from stageguard.base.files import (
     locked,
     open_file,
     read_file,
+    real_path,
     write_together,
 )
 from stageguard.base.version import __version__
+from stageguard.formats.cohort_nights import ID, Chunk, CohortTable, TableNight
 from stageguard.formats.cohort_table import (
-    ID,
-    TABLE_SUFFIXES,
-    TableBlock,
-    TableNight,
+    describe_parts,
     joining,
+    open_table,
+    output_form,
     part_bytes,
-    read_nights,
     table_meanings,
 )
 from stageguard.formats.outputs import (
@@ -71,6 +73,7 @@ from stageguard.profile.profile import Profile
 from stageguard.report.guard_words import shared_warnings
 from stageguard.report.summary import measures_of
 from stageguard.runner.decode_one import DecodeOptions, Recipe, is_as_described, reading_with
+from stageguard.runner.executors import broken_executors_named
 from stageguard.runner.manifest import (
     DecodedNight,
     Manifest,
@@ -84,19 +87,19 @@ from stageguard.runner.stopping import Stopped
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-NumberedBlock = tuple[int, TableBlock]
-LOCK, RUN, JOINING, JOINED = "lock", "run.json", "joining", "joined"
-PARTS_LAYOUT = 5  # parts of another layout are thrown away
+LOCK, RUN, JOINING, JOINED, DATASET, OLD = "lock", "run.json", "joining", "joined", "dataset", "old"
+PARTS_LAYOUT = 6  # parts of another layout are thrown away
+Reading = Callable[[Any], Iterator[TableNight]]  # of a chunk
 
 
 def is_table_name(path: Path) -> bool:
-    """Whether an output is meant as a table and not as a folder."""
-    return path.suffix.lower() in TABLE_SUFFIXES and not path.is_dir()
+    """Whether an output is meant as one table and not as a folder."""
+    return output_form(path) != "dataset"
 
 
 @dataclass(frozen=True, slots=True)
 class TableTask:
-    """A cohort's table to decode, and the table to write."""
+    """A cohort's table or dataset to decode, and the table or the folder of a dataset to write."""
 
     path: Path
     output: Path
@@ -106,6 +109,12 @@ class TableTask:
     explain: bool = False
     only: tuple[str, ...] = ()  # ids of the nights to decode; empty means all
     say: Callable[[object], str] = str  # words failures in their table
+    files: tuple[Path, ...] = ()  # of a dataset, if not all in the folder `path`
+
+    @property
+    def is_dataset(self) -> bool:
+        """Whether the output is a folder of files."""
+        return not is_table_name(self.output)
 
     @property
     def parts(self) -> Path:
@@ -121,37 +130,19 @@ class TableTask:
         """The file that says what the output is and how it was made."""
         return self.beside("json")
 
-    def identity(self) -> dict[str, Any]:
+    def table(self) -> CohortTable:
+        """Return the input; of a dataset, footers are read, and of a text nothing yet."""
+        return open_table(self.files or (self.path,), reading_with(self.profile, self.options.density))
+
+    def identity(self, table: CohortTable) -> dict[str, Any]:
         """Return everything that affects the output, in JSON types."""
         return {
             "stageguard": __version__,
-            "input": {
-                "file": self.path.name,
-                "bytes": self.path.stat().st_size,
-                "sha256": file_sha256(self.path, "a recording"),
-            },
+            "input": table.describe(),
             "profile_sha256": self.profile.sha256,
             "options": plain(self.options.to_dict()),
             "explain": self.explain,
         } | ({"only": sorted(self.only)} if self.only else {})
-
-    def blocks(self) -> Iterator[NumberedBlock]:
-        """Yield numbered blocks of nights, the same in every run."""
-        blocks = read_nights(self.path, reading_with(self.profile, self.options.density))
-        if self.only:
-            blocks = self._chosen(blocks)
-        yield from enumerate(block for block in blocks if block.ids)
-
-    def _chosen(self, blocks: Iterator[TableBlock]) -> Iterator[TableBlock]:
-        """Yield the nights in `only`; refuse a missing one after all were read."""
-        missing = set(self.only)
-        for block in blocks:
-            chosen = tuple(name for name in block.ids if name in self.only)
-            missing -= {*chosen}
-            yield TableBlock(chosen, partial(_nights_of, chosen, block.nights))
-        if missing:
-            problem = f"has no night {min(missing)!r}, expected the ids of its column {ID}."
-            raise file_error(self.path, problem)
 
     def texts_beside(self, manifest: Manifest) -> dict[Path, str]:
         """Return the texts of the tables beside the output; an empty one is not written."""
@@ -167,18 +158,25 @@ class TableTask:
         }
 
     def sidecar_of(
-        self, identity: Mapping[str, Any], manifest: Manifest, sha256: str, tables: Mapping[Path, str]
+        self,
+        identity: Mapping[str, Any],
+        manifest: Manifest,
+        written: Mapping[str, Any],
+        tables: Mapping[Path, str],
     ) -> dict[str, Any]:
-        """Return the sidecar of the output with this hash; `tables` are the texts of those beside it."""
+        """Return the sidecar of an output.
+
+        `written` has its hash, and those of a dataset's files; `tables` are the texts of tables beside it.
+        """
         content = {
             "layout": LAYOUT_VERSION,
             "review": REVIEW_SENTENCE,
             "table": {
                 "file": self.output.name,
-                "sha256": sha256,
                 "n_nights": len(manifest.nights),
                 "n_failed": len(manifest.failures),
-                "n_epochs": sum(row.n_epochs for row in manifest.nights),
+                "n_epochs": manifest.n_epochs,
+                **written,
             },
             "run": identity,
             "input": identity["input"] | {"path": relative_path(self.path, self.output.parent)},
@@ -192,17 +190,14 @@ class TableTask:
         return sidecar
 
 
-def _nights_of(ids: Sequence[str], nights: Callable[[], list[TableNight]]) -> list[TableNight]:
-    return [night for night in nights() if night.id in ids]
-
-
-# decoding a block
+# decoding a chunk
 
 
 class DecodedBlock(NamedTuple):
-    """The outcomes of the nights of a block, and the decodings of those that did not fail."""
+    """The outcomes of the nights of a chunk, and the decodings of those that did not fail."""
 
     outcomes: list[Outcome[DecodedNight]]
+    rows: list[int]  # of its file where each night begins, counted from 1
     decodings: list[tuple[str, Decoding]]  # with the id
 
 
@@ -217,12 +212,15 @@ class NightTask(NamedTuple):
 
 
 def decode_block(
-    task: TableTask, nights: Sequence[TableNight], cautions: Sequence[Message] = ()
+    task: TableTask, nights: Iterable[TableNight], cautions: Sequence[Message] = ()
 ) -> DecodedBlock:
-    """Decode the nights of a block one by one; `cautions` are warnings that hold for all of them."""
-    block, file = DecodedBlock([], []), task.path.name
+    """Decode the nights of a chunk one by one; `cautions` are warnings that hold for all of them."""
+    block = DecodedBlock([], [], [])
     work = partial(_decode_night, task, block.decodings, cautions)
     for night in nights:
+        if task.only and night.id not in task.only:
+            continue
+        file = night.file
         outcome: Outcome[DecodedNight] = Outcome(file, night.id, error=night.error)
         if night.density is not None:
             one = NightTask(file, night.id, night.density, night.notes)
@@ -230,6 +228,7 @@ def decode_block(
         if outcome.error is not None:
             outcome = replace(outcome, error=Message(task.say(outcome.error)))
         block.outcomes.append(outcome)
+        block.rows.append(night.row)
     return block
 
 
@@ -260,42 +259,34 @@ def _decode_night(
     )
 
 
-# parts: the record of a block, which is complete as soon as it is there, and the rows of its epochs
+# parts: the record of a chunk, which is complete as soon as it is there, and the rows of its epochs
 
 
-def _record_of(outcomes: Sequence[Outcome[DecodedNight]]) -> list[dict[str, Any]]:
+def _record_of(decoded: DecodedBlock) -> list[dict[str, Any]]:
     """Return the outcomes of a part's nights in JSON types."""
     return [
-        {"id": each.id, "error": each.error}
+        {"id": each.id, "file": each.file, "begins": row, "error": each.error}
         if each.error is not None
         else {
             "id": each.id,
+            "begins": row,
             "row": each.result.row.to_dict(),
             "notes": each.result.notes,
             "change_rows": each.result.change_rows,
             "warnings": each.warnings,
         }
-        for each in outcomes
+        for each, row in zip(decoded.outcomes, decoded.rows, strict=True)
     ]
 
 
-def _recorded(task: TableTask, record: Sequence[Mapping[str, Any]]) -> list[Outcome[DecodedNight]]:
-    """Return the outcomes that `_record_of` described, as done before."""
-    outcomes = list[Outcome[DecodedNight]]()
-    for night in record:
-        if "error" in night:
-            outcomes.append(Outcome(task.path.name, night["id"], error=Message(night["error"])))
-            continue
-        row = ManifestRow.from_dict(night["row"])
-        change_rows = tuple(tuple(cells) for cells in night["change_rows"])
-        value = DecodedNight(row, tuple(night["notes"]), is_done_before=True, change_rows=change_rows)
-        texts = tuple(map(Message, night["warnings"]))
-        outcomes.append(Outcome(task.path.name, row.id, value, warnings=texts))
-    return outcomes
-
-
-def _part_sha256(rows: bytes, record: str) -> str:
-    return hashlib.sha256(rows + record.encode()).hexdigest()
+def _recorded(night: Mapping[str, Any], *, is_done_before: bool) -> Outcome[DecodedNight]:
+    """Return the outcome of a night that `_record_of` described."""
+    if "error" in night:
+        return Outcome(night["file"], night["id"], error=Message(night["error"]))
+    row = ManifestRow.from_dict(night["row"])
+    change_rows = tuple(tuple(cells) for cells in night["change_rows"])
+    value = DecodedNight(row, tuple(night["notes"]), is_done_before, change_rows)
+    return Outcome(row.file, row.id, value, warnings=tuple(map(Message, night["warnings"])))
 
 
 # the two sources of outcomes: a table to decode, and one that an earlier run has finished
@@ -309,23 +300,55 @@ def table_source(task: TableTask) -> TableSource | FinishedTable:
     OutputExistsError
         The output exists, and is not what this call would write.
     """
-    outputs = [task.output, task.sidecar, *map(task.beside, ("nights.tsv", "failures.tsv", "changes.tsv"))]
+    outputs = [task.sidecar, *map(task.beside, ("nights.tsv", "failures.tsv", "changes.tsv"))]
+    outputs += [] if task.is_dataset else [task.output]
     check_apart(outputs, [task.path])
     check_places(outputs, overwrite=True)
-    identity = task.identity()
+    _refuse_nested(task)
+    table = task.table()
+    identity = task.identity(table)
     if not task.overwrite and _is_finished(task, identity):
         return FinishedTable(task)
+    _refuse_others(task, identity)
     with collect_warnings() as cautions:
         check_cohort(task.profile, task.options.cohort)
-    return TableSource(task, identity, tuple(cautions))
+    return TableSource(task, table, identity, tuple(cautions))
+
+
+def _refuse_nested(task: TableTask) -> None:
+    """Refuse a dataset inside another, where one would be taken for a part of the other."""
+    output, path = real_path(task.output), real_path(task.path)
+    if task.is_dataset and (output.is_relative_to(path) or path.is_relative_to(output)):
+        raise OutputError(
+            f"cannot write {task.output}: it lies in the input {task.path}, or the input in it. Choose "
+            "another folder."
+        )
+
+
+def _refuse_others(task: TableTask, identity: Mapping[str, Any]) -> None:
+    """Refuse to replace a folder that holds anything but the dataset of an earlier run."""
+    if not task.output.is_dir() or _is_joining(task, identity):
+        return
+    own = set[Path]()
+    with contextlib.suppress(StageGuardError, OSError, KeyError, TypeError, AttributeError):
+        written = load_json(task.sidecar)["stageguard"]["table"]["files"]
+        own = {task.output / file["file"] for file in written}
+    others = [path for path in task.output.rglob("*") if path.is_file() and path not in own]
+    if others:
+        name = min(others).relative_to(task.output).as_posix()
+        raise OutputError(
+            f"cannot replace {task.output}: it holds {name}, which is no file of a decoded dataset. Choose "
+            "another folder."
+        )
 
 
 def _is_finished(task: TableTask, identity: Mapping[str, Any]) -> bool:
     """Whether an earlier identical call wrote the output; refuse any other output."""
-    if not task.output.exists() and not task.sidecar.exists():
+    is_empty = task.output.is_dir() and not any(task.output.iterdir())
+    if (is_empty or not task.output.exists()) and not task.sidecar.exists():
         return False
     reason = "it is not known how it was made"
-    if task.sidecar.is_file() and task.output.is_file():
+    if task.sidecar.is_file() and task.output.exists():
         with contextlib.suppress(StageGuardError, KeyError, TypeError, AttributeError):
             content = load_json(task.sidecar)
             record = content["stageguard"]
@@ -355,9 +378,22 @@ def _recipe(identity: Mapping[str, Any], profile_name: str) -> Recipe:
 
 def _is_unchanged(task: TableTask, record: Mapping[str, Any]) -> bool:
     """Whether a table and those beside it are what was written."""
-    return record["table"]["sha256"] == file_sha256(task.output, "a recording") and all(
+    return is_table_unchanged(task.output, record["table"]) and all(
         is_as_described(task.output.parent, described) for described in record["beside"]
     )
+
+
+def is_table_unchanged(output: Path, recorded: Mapping[str, Any]) -> bool:
+    """Whether a table is what was written, or the files of a dataset are, and no other is among them."""
+    if "files" not in recorded:
+        return output.is_file() and file_sha256(output, "a recording") == recorded["sha256"]
+    hashes = {
+        path.relative_to(output).as_posix(): file_sha256(path, "a recording")
+        for path in output.rglob("*")
+        if path.is_file()
+    }
+    written = {file["file"]: file["sha256"] for file in recorded["files"]}
+    return hashes == written and describe_parts(written)["sha256"] == recorded["sha256"]
 
 
 def _is_joining(task: TableTask, identity: Mapping[str, Any]) -> bool:
@@ -396,11 +432,13 @@ class FinishedTable:
 
 @dataclass(frozen=True, slots=True)
 class TableSource:
-    """The nights of one table; they are decoded block by block, and written together at the end."""
+    """The nights of a table or dataset; they are decoded chunk by chunk, and written together at the end."""
 
     task: TableTask
+    table: CohortTable
     identity: Mapping[str, Any]
     cautions: tuple[Message, ...]  # warnings that hold for every night
+    hashes: dict[str, str] = field(default_factory=dict)  # of the files of a dataset, as they are made
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
@@ -415,7 +453,9 @@ class TableSource:
                         record.unlink()
                 if not record.is_file():
                     for path in folder.iterdir():
-                        if path.name != LOCK:
+                        if path.is_dir():
+                            shutil.rmtree(path)
+                        elif path.name != LOCK:
                             path.unlink()
                     write_together({record: json.dumps(run)})
                 try:
@@ -439,50 +479,110 @@ class TableSource:
             ) from error
 
     def outcomes(self, jobs: int, executor: Executor | None) -> Generator[Outcome[DecodedNight], None, None]:
-        """Yield the outcome of each night, in order, and append the parts to the joined table."""
-        results: Generator[list[Outcome[DecodedNight]], None, None]
-        if jobs == 1 and executor is None:
-            results = (self.decode_part(block) for block in self.task.blocks())
+        """Yield the outcome of each night, in order, and append the parts to the joined table.
+
+        Outcomes are read from the records of the parts, wherever those were made: workers return next to
+        nothing.
+        """
+        chunks = deque[Chunk]()  # under way; a table of text is cut while it is read
+        results = self._results(chunks, jobs, executor)
+        seen = dict[str, int]()  # the ids of all nights, with their parts
+        with self._appending() as append, contextlib.closing(results):
+            for is_done_before in results:
+                chunk = chunks.popleft()
+                content = load_json(self._record_path(chunk))
+                for night in content["nights"]:
+                    if seen.setdefault(night["id"], chunk.number) != chunk.number:
+                        raise self._begins_again(night, seen[night["id"]])
+                if content["rows_sha256"]:
+                    append(self._rows_path(chunk), content["rows_sha256"])
+                yield from (_recorded(night, is_done_before=is_done_before) for night in content["nights"])
+        if missing := set(self.task.only).difference(seen):
+            problem = f"has no night {min(missing)!r}, expected the ids of its column {ID}."
+            raise file_error(self.task.path, problem)
+
+    def _results(
+        self, under_way: deque[Chunk], jobs: int, executor: Executor | None
+    ) -> Generator[bool, None, None]:
+        """Decode all chunks in order, and yield of each whether an earlier run had decoded it."""
+        table = self.table
+        if executor is None:
+            table = table.knowing_its_first()
         else:
-            from stageguard.runner.processes import run_all  # loads multiprocessing
+            with broken_executors_named():
+                table = executor.submit(_knowing_its_first, table).result()
+        source, chunks = replace(self, table=table), table.chunks()
 
-            results = run_all(self.decode_part, self.task.blocks(), jobs, executor=executor)
-        with (
-            (self.task.parts / JOINED).open("wb") as stream,
-            joining(self.task.output, stream) as append,
-            contextlib.closing(results),
-        ):
-            for number, outcomes in enumerate(results):
-                if any(outcome.ok for outcome in outcomes):
-                    append(self._part(number)[1])
-                yield from outcomes
+        def kept(chunks: Iterable[Any]) -> Iterator[Any]:
+            for chunk in chunks:
+                under_way.append(Chunk(chunk.number, chunk.folder))  # without the rows of a text
+                yield chunk
 
-    def decode_part(self, block: NumberedBlock) -> list[Outcome[DecodedNight]]:
-        """Return the outcomes of a block; decode it and write its part unless an earlier run has."""
-        number, of_block = block
-        record_path, rows_path = self._part(number)
-        if record_path.is_file():
-            with contextlib.suppress(StageGuardError, KeyError, TypeError, ValueError):
-                content = load_json(record_path)
-                nights = content["nights"]
-                rows = read_file(rows_path, "a recording") if any("row" in each for each in nights) else b""
-                if content["sha256"] == _part_sha256(rows, json.dumps(nights)):
-                    return _recorded(self.task, nights)
-        decoded = decode_block(self.task, of_block.nights(), self.cautions)
+        if jobs == 1 and executor is None:
+            reading = table.reading()
+            yield from (source.decode_part(chunk, reading) for chunk in kept(chunks))
+            return
+        from stageguard.runner.processes import run_all  # loads multiprocessing
+
+        under_way.extend(chunks if isinstance(chunks, list) else ())
+        items = chunks if isinstance(chunks, list) else kept(chunks)
+        yield from run_all(source.decode_part, items, jobs, executor=executor, at_once=1)
+
+    def decode_part(self, chunk: Any, reading: Reading | None = None) -> bool:
+        """Decode a chunk and write its part unless an earlier run has; return whether it had."""
+        record_path, rows_path = self._record_path(chunk), self._rows_path(chunk)
+        if _is_whole(record_path, rows_path):
+            return True
+        reading = reading or self.table.reading()
+        decoded = decode_block(self.task, reading(chunk), self.cautions)
         rows = part_bytes(self.task.output, decoded.decodings) if decoded.decodings else b""
-        record = json.dumps(_record_of(decoded.outcomes), allow_nan=False)
-        text = f'{{"sha256": "{_part_sha256(rows, record)}", "nights": {record}}}'
-        files: dict[Path, str | bytes] = {rows_path: rows} if decoded.decodings else {}
-        write_together({**files, record_path: text}, overwrite=True, durable=False)  # the record last
-        return decoded.outcomes
+        nights = json.dumps(_record_of(decoded), allow_nan=False)
+        hashes = f'"rows_sha256": "{_sha256(rows)}", "sha256": "{_sha256(nights.encode())}"'
+        record = f'{{{hashes}, "nights": {nights}}}'
+        files: dict[Path, str | bytes] = {rows_path: rows} if rows else {}
+        contents = {**files, record_path: record}  # the record last
+        write_together(contents, overwrite=True, make_folders=True, durable=False)
+        return False
 
-    def _part(self, number: int) -> tuple[Path, Path]:
-        """Return the paths of a part: its record, and its rows."""
-        stem = self.task.parts / f"{number:06d}"
-        return stem.with_suffix(".json"), stem.with_suffix(".rows")
+    def _record_path(self, chunk: Chunk) -> Path:
+        return self.task.parts / f"{chunk.number:06d}.json"
+
+    def _rows_path(self, chunk: Chunk) -> Path:
+        if not self.task.is_dataset:
+            return self.task.parts / f"{chunk.number:06d}.rows"
+        return self.task.parts / DATASET / chunk.folder / f"part-{chunk.number:06d}.parquet"
+
+    @contextlib.contextmanager
+    def _appending(self) -> Iterator[Callable[[Path, str], None]]:
+        """Yield what takes a part with its hash: it is appended to the table, or listed as a file."""
+        if self.task.is_dataset:
+            folder = self.task.parts / DATASET
+
+            def add_file(part: Path, sha256: str) -> None:
+                self.hashes[part.relative_to(folder).as_posix()] = sha256
+
+            yield add_file
+            return
+        with (self.task.parts / JOINED).open("wb") as stream, joining(self.task.output, stream) as append:
+            yield lambda part, _: append(part)
+
+    def _begins_again(self, night: Mapping[str, Any], number: int) -> FileFormatError:
+        """Return the error for a night that two chunks have."""
+        record = load_json(self.task.parts / f"{number:06d}.json")
+        first = next(each for each in record["nights"] if each["id"] == night["id"])
+        places = [
+            f"row {each['begins']:,} of {each['file'] if 'file' in each else each['row']['file']}"
+            for each in (night, first)
+        ]
+        return file_error(
+            self.task.path,
+            f"night {night['id'][:40]!r} begins again at {places[0]}, and begins first at {places[1]}. "
+            f"Expected the rows of a night together, and an {ID} of its own for each: sort the table by {ID} "
+            "first, and by time within it.",
+        )
 
     def finish(self, manifest: Manifest) -> None:
-        """Move the joined table into place and write the files beside it, the sidecar last."""
+        """Move the table or the dataset into place and write the files beside it, the sidecar last."""
         task, joined = self.task, self.task.parts / JOINED
         texts = task.texts_beside(manifest)
         tables = {path: text for path, text in texts.items() if text}
@@ -493,11 +593,49 @@ class TableSource:
             write_together(tables, overwrite=True)
             manifest.written += tables
             return
-        with open_file(joined, "a recording") as stream:
-            os.fsync(stream.fileno())
-        sha256 = file_sha256(joined, "a recording")
-        sidecar = json_lines(task.sidecar_of(self.identity, manifest, sha256, tables)) + "\n"
+        if task.is_dataset:
+            written = describe_parts(self.hashes)
+        else:
+            with open_file(joined, "a recording") as stream:
+                os.fsync(stream.fileno())
+            written = {"sha256": file_sha256(joined, "a recording")}
+        sidecar = json_lines(task.sidecar_of(self.identity, manifest, written, tables)) + "\n"
         task.sidecar.unlink(missing_ok=True)  # the old one: a sidecar means that its table is complete
-        joined.replace(task.output)
+        if task.is_dataset:
+            self._put_dataset()
+        else:
+            joined.replace(task.output)
         write_together({**tables, task.sidecar: sidecar}, overwrite=True)
         manifest.written += [task.output, *tables, task.sidecar]
+
+    def _put_dataset(self) -> None:
+        """Move the folder of the dataset into place, and what was there into the folder of parts."""
+        folder, old = self.task.parts / DATASET, self.task.parts / OLD
+        listed = {folder / place for place in self.hashes}
+        for path in folder.rglob("*"):
+            if path.is_file() and path not in listed:  # of a process that was killed
+                path.unlink()
+        if self.task.output.exists():
+            shutil.rmtree(old, ignore_errors=True)
+            self.task.output.rename(old)
+        folder.rename(self.task.output)
+
+
+def _knowing_its_first(table: CohortTable) -> CohortTable:
+    return table.knowing_its_first()
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest() if data else ""
+
+
+def _is_whole(record_path: Path, rows_path: Path) -> bool:
+    """Whether an earlier run has written a part, and nothing of it is damaged."""
+    if not record_path.is_file():
+        return False
+    with contextlib.suppress(StageGuardError, OSError, KeyError, TypeError, ValueError):
+        content = load_json(record_path)
+        rows = read_file(rows_path, "a recording") if content["rows_sha256"] else b""
+        nights = json.dumps(content["nights"])
+        return bool(content["rows_sha256"] == _sha256(rows) and content["sha256"] == _sha256(nights.encode()))
+    return False

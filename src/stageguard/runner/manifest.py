@@ -182,6 +182,11 @@ class NightRows(Sequence[ManifestRow]):
             if len(column) < len(self):
                 column.append(NAN)
 
+    def column(self, name: str) -> Sequence[Any]:
+        """Return the values of one field."""
+        values: Sequence[Any] = self._fields[name]
+        return values
+
     @property
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """The columns as arrays, by name."""
@@ -288,6 +293,11 @@ class Manifest:
     def n_nights(self) -> int:
         """How many nights there were, failed ones included."""
         return len(self.nights) + len(self.failures)
+
+    @property
+    def n_epochs(self) -> int:
+        """How many epochs the decoded nights have."""
+        return sum(self.nights.column("n_epochs"))
 
     def add(self, outcome: Outcome[Any]) -> None:
         """Add the outcome of a night: a `DecodedNight`, or an error."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from stageguard.base.errors import ProfileError, StageGuardError, record_fault
 from stageguard.base.files import file_error, file_sha256, special
+from stageguard.formats.cohort_dataset import describe_dataset
 from stageguard.formats.cohort_table import TABLE_SUFFIXES
 from stageguard.formats.outputs import (
     JSON_SUFFIX,
@@ -30,6 +31,7 @@ from stageguard.formats.shared_profile import recorded_profile
 from stageguard.profile.profile import Profile, profiles
 from stageguard.runner.decode_again import Check, Fresh, night_again, table_again
 from stageguard.runner.decode_one import MALFORMED, DecodeOptions, decode_file, is_as_described
+from stageguard.runner.decode_table import is_table_unchanged
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
@@ -74,7 +76,7 @@ def verify_output(
     with errors_of_record(sidecar):
         is_night = "table" not in record
         described = record["hypnogram" if is_night else "table"]
-        is_written = file_sha256(table, "a recording") == described["sha256"]
+        is_written = is_table_unchanged(table, described)
         profile, profile_check = check_profile(sidecar, record)
         path, input_check = check_input(sidecar, record, source)
         fresh = Fresh()
@@ -100,15 +102,15 @@ def _table_and_sidecar(output: Path) -> tuple[Path, Path]:
     """Return the table and the sidecar of an output, given either; both must be there."""
     table = output.with_suffix("") if output.suffix == ".json" else output
     sidecar = table.with_name(f"{table.name}.json")
-    if table.suffix.lower() in TABLE_SUFFIXES and sidecar.is_file():
-        if not table.is_file():
+    if sidecar.is_file() and (table.suffix.lower() in TABLE_SUFFIXES or table.is_dir()):
+        if not table.exists():
             raise file_error(table, f"is missing, expected the table that {sidecar.name} tells of.")
         return table, sidecar
     if not is_output(output):
         raise file_error(
             output,
-            f"is not an output of decode: expected a {TSV_SUFFIX} or {JSON_SUFFIX} file, or a table "
-            "with its .json beside it.",
+            f"is not an output of decode: expected a {TSV_SUFFIX} or {JSON_SUFFIX} file, or a table or "
+            "dataset with its .json beside it.",
         )
     files = output_paths(output)
     for path in (files.sidecar, files.tsv):
@@ -162,7 +164,7 @@ def errors_of_record(sidecar: Path) -> Iterator[None]:
 
 def as_written(name: str, path: Path, *, same: bool) -> Check:
     """Return the check that a file has not changed since it was written."""
-    problem = "was changed after writing" if path.is_file() else "is missing"
+    problem = "was changed after writing" if path.exists() else "is missing"
     return Check(name, same, "as written" if same else f"{path.name} {problem}")
 
 
@@ -193,9 +195,14 @@ def check_input(sidecar: Path, record: dict[str, Any], source: Path | None) -> t
     if recorded is None and source is None:
         return None, Check("input", False, "no input file is recorded. Name it with --input.")
     path = source if source is not None else _recorded_input(sidecar.parent, recorded)
-    if not path.is_file():
+    is_folder = recorded is not None and "files" in recorded
+    if not (path.is_dir() if is_folder else path.is_file()):
         return None, Check("input", False, special(path) or f"{path} not found. Name it with --input.")
-    sha256, n_bytes = file_sha256(path, "a recording"), path.stat().st_size
+    if is_folder:
+        found = describe_dataset(path, [str(place) for place in recorded["files"]])
+    else:
+        found = {"sha256": file_sha256(path, "a recording"), "bytes": path.stat().st_size}
+    sha256, n_bytes = found["sha256"], found["bytes"]
     finding = f"{path.name}, sha256 {sha256[:12]}"
     if recorded is None:
         return path, Check("input", True, f"{finding} (none recorded)")
@@ -212,6 +219,8 @@ def _recorded_input(folder: Path, recorded: dict[str, Any]) -> Path:
     if beside.is_file() or not recorded.get("path"):
         return beside
     path = Path(os.path.normpath(folder / recorded["path"]))
+    if "files" in recorded:  # a folder: of others, nobody would take it for the dataset by its name
+        return path
     is_it = path.name == beside.name and path.is_file()
     return path if is_it and file_sha256(path, "a recording") == recorded["sha256"] else beside
 

@@ -21,9 +21,15 @@ from stageguard.formats.cohort_table import has_ids
 from stageguard.formats.outputs import PLAIN_SUFFIXES
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
-from stageguard.runner.cohort import CohortCall, chosen_nights, decode_inputs, decode_table
+from stageguard.runner.cohort import (
+    CohortCall,
+    chosen_nights,
+    decode_inputs,
+    decode_table,
+    is_table_call,
+    tables_to_decode,
+)
 from stageguard.runner.decode_one import DecodeOptions
-from stageguard.runner.decode_table import is_table_name
 from stageguard.runner.executors import Cluster
 from stageguard.runner.inputs import find_densities
 from stageguard.runner.manifest import (
@@ -93,7 +99,8 @@ def decode(
     skips nights that are already decoded. One night may get a name of its own: --output x.tsv (or x.json)
     writes x.tsv and x.json. Several files with --output also give cohort.tsv, failures.tsv if any failed, a
     Methods paragraph as methods.md, and with --strength tune the profile as tuned-profile.toml. A cohort in
-    one table with the column id is decoded to one table: --output out.parquet, or out.csv.
+    one table with the column id is decoded to one table: --output out.parquet, or out.csv. A Parquet dataset,
+    with or without partitions, may also become a dataset: --output FOLDER.
 
     Examples
     --------
@@ -117,7 +124,7 @@ def decode(
         say=one_line,
     )
     file = output if output is not None and _is_file_name(output, files) else None
-    if output is not None and file is None and output.suffix and is_table_name(output):
+    if file is None and is_table_call(output, files, samples):
         for_files = {  # options for files of one night
             "--strength tune": strength == "tune",
             "--svg": svg,
@@ -125,7 +132,9 @@ def decode(
             "--format": options.density.format is not None,
             "--quality or --pins": bool(companions),
         }
-        _decode_table(call, _table_to_decode(files, samples, profile, for_files), as_json=as_json)
+        tables = tables_to_decode(files, samples)
+        _refuse_for_files(tables[0], profile, for_files)
+        _decode_table(call, tables, as_json=as_json)
         return
     inputs = chosen_nights(find_densities(files, samples, loaded, options), only)
     options = companions.add_to(options, [night.path for night in inputs.nights], loaded)
@@ -155,10 +164,10 @@ def decode(
     end_decoding(manifest, as_json=as_json)
 
 
-def _decode_table(call: CohortCall, path: Path, *, as_json: bool) -> None:
-    """Decode a table of many nights to another table."""
+def _decode_table(call: CohortCall, paths: Sequence[Path], *, as_json: bool) -> None:
+    """Decode a table of many nights to another table, or a dataset to a dataset."""
     with outcome_bar("Decoding", None, quiet=as_json) as on_outcome:
-        manifest = decode_table(replace(call, on_outcome=on_outcome), path)
+        manifest = decode_table(replace(call, on_outcome=on_outcome), paths)
     if as_json:
         with json_list() as show:
             for row in manifest.nights:
@@ -208,21 +217,11 @@ def end_decoding(
         raise Exit(1)
 
 
-def _table_to_decode(
-    files: Sequence[Path],
-    samples: Path | None,
-    profile: str,
-    for_files: Mapping[str, bool],
-) -> Path:
-    """Return the table of many nights; refuse options for files of one night."""
-    if samples is not None or len(files) != 1 or files[0].is_dir():
-        raise InputError(
-            "--output names a table, expected one table with the column id to decode. Name a folder."
-        )
+def _refuse_for_files(table: Path, profile: str, for_files: Mapping[str, bool]) -> None:
+    """Refuse options for files of one night with a table of many."""
     if too_much := [name for name, is_set in for_files.items() if is_set]:
         what_to_do = "Leave it out, or name a folder." if too_much[0] != "--strength tune" else (
             "Tune first, then decode with the tuned profile: "
-            f"stageguard tune {files[0].name} --base {profile} --output tuned.toml"
+            f"stageguard tune {table.name} --base {profile} --output tuned.toml"
         )  # fmt: skip
         raise InputError(f"{too_much[0]} does not go with a table as --output. {what_to_do}")
-    return files[0]

@@ -44,7 +44,7 @@ def read_parquet(path: Path, options: FileOptions) -> RawNight:
 
 def _density(path: Path, table: Any, options: FileOptions) -> RawDensity:
     """Return the probabilities in columns that are named after stages."""
-    with _faults_of_arrow(path):
+    with faults_of_arrow(path):
         is_own = _is_own(table.column_names)
         raw = density_of_frame(arrow_table(table, path), options, fills_lead=not is_own)
         start = _first_time(table)
@@ -53,7 +53,7 @@ def _density(path: Path, table: Any, options: FileOptions) -> RawDensity:
 
 def _stages(path: Path, table: Any, options: FileOptions) -> RawHypnogram:
     """Return the stages in a column of stages."""
-    with _faults_of_arrow(path):
+    with faults_of_arrow(path):
         scored = stage_table(path, arrow_table(table, path))
         raw = replace(from_table(path, scored, options), scorer=_first_text(table, "scorer"))
         start = _first_time(table)
@@ -117,28 +117,39 @@ def _open(path: Path) -> Iterator[Any]:
     _, parquet = pyarrow_modules(path, "reading")
     if b"PAR1PAR1" in read_file(path, "an array"):
         raise file_error(path, "is two Parquet files, one behind the other. Are two files joined in it?")
-    with _faults_of_arrow(path), open_parquet(parquet, path, "an array") as file:
+    with faults_of_arrow(path), open_parquet(parquet, path, "an array") as file:
         _refuse_large(path, file.metadata)
         yield file
 
 
 @contextmanager
-def _faults_of_arrow(path: Path) -> Iterator[None]:
-    """Turn errors of pyarrow for a damaged file into one line."""
+def faults_of_arrow(path: Path, name: str | None = None) -> Iterator[None]:
+    """Turn errors of pyarrow for a damaged file into one line, which begins with the name."""
     arrow, _ = pyarrow_modules(path, "reading")
     try:
         yield
     except StageGuardError:
         raise
     except (arrow.ArrowException, OSError, ValueError, MemoryError) as error:
-        raise damaged_file(path, error) from None
+        raise damaged_file(name or path, error) from None
 
 
-def open_parquet(parquet: Any, path: Path, kind: str, **options: Any) -> Any:
-    """Open a file so that a text is held once, however often it is repeated: see `unpacked_texts`."""
-    with parquet.ParquetFile(checked_file(path, kind)) as file:
-        texts = [field.name for field in file.schema_arrow if str(field.type) in ("string", "large_string")]
-    return parquet.ParquetFile(checked_file(path, kind), read_dictionary=texts, **options)
+def text_columns(schema: Any) -> list[str]:
+    """Return the names of the columns of text."""
+    return [field.name for field in schema if str(field.type) in ("string", "large_string")]
+
+
+def open_parquet(
+    parquet: Any, path: Path, kind: str, texts: Sequence[str] | None = None, **options: Any
+) -> Any:
+    """Open a file so that a text is held once, however often it is repeated: see `unpacked_texts`.
+
+    `texts` are the columns of text, if they are known.
+    """
+    if texts is None:
+        with parquet.ParquetFile(checked_file(path, kind)) as file:
+            texts = text_columns(file.schema_arrow)
+    return parquet.ParquetFile(checked_file(path, kind), read_dictionary=[*texts], **options)
 
 
 def read_bounded(path: Path, file: Any) -> Any:

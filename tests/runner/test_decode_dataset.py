@@ -1,0 +1,270 @@
+"""Partitioned Parquet in, partitioned Parquet out: the same nights, whoever decodes them, or nothing."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from cli_runner import Runner, error_line
+from messages import mentions
+from nights import decode as decode_quietly
+from stageguard.formats import cohort_dataset
+from stageguard.runner import decode_table as runs
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+PROFILE = "human-psg-5"
+STAGES = ("W", "N1", "N2", "N3", "R")
+
+
+@pytest.fixture
+def run(capsys):
+    return Runner(capsys)
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(cohort_dataset, "LEAST_CHUNK_BYTES", 2500)
+    monkeypatch.setattr(cohort_dataset, "MOST_CHUNK_BYTES", 2500)
+
+
+def write_dataset(folder: Path, sites="AB", n_nights: int = 4) -> dict[str, np.ndarray]:
+    """Write two files per site whose border falls within a night; return the nights by id."""
+    rng, nights = np.random.default_rng(3), dict[str, np.ndarray]()
+    for site in sites:
+        of_site = {f"{site}{i}": rng.dirichlet(np.full(5, 0.4), 50 + 7 * i) for i in range(n_nights)}
+        ids = [name for name, night in of_site.items() for _ in range(len(night))]
+        columns = dict(zip(STAGES, np.concatenate([*of_site.values()]).T, strict=True))
+        table = pa.table({"id": ids, **columns})
+        (folder / f"site={site}").mkdir(parents=True)
+        for part, rows in enumerate((table.slice(0, 70), table.slice(70))):
+            pq.write_table(rows, folder / f"site={site}" / f"part-{part}.parquet", row_group_size=60)
+        nights |= of_site
+    return nights
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def stages_of(output: Path) -> dict[str, list[str]]:
+    rows = pq.read_table(output).to_pylist()
+    stages: dict[str, list[str]] = {}
+    for row in rows:
+        stages.setdefault(row["id"], []).append(row["stage"])
+    return stages
+
+
+def test_a_partitioned_dataset_becomes_one_with_the_same_partitions(run, tmp_path, small_chunks):
+    nights = write_dataset(tmp_path / "data")
+    ran = run("decode", tmp_path / "data", "-p", PROFILE, "-o", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    assert "8 nights: 8 decoded." in ran.out
+    assert {path.parent.name for path in (tmp_path / "out").rglob("*.parquet")} == {"site=A", "site=B"}
+    table = pq.read_table(tmp_path / "out")
+    sites = dict(zip(table["id"].to_pylist(), table["site"].to_pylist(), strict=True))
+    assert sites == {name: name[0] for name in nights}
+    expected = {name: decode_quietly(night, PROFILE).stages.tolist() for name, night in nights.items()}
+    assert stages_of(tmp_path / "out") == expected
+    assert {path.name for path in tmp_path.iterdir()} == {"data", "out", "out.json", "out.nights.tsv"}
+    record = json.loads((tmp_path / "out.json").read_text())["stageguard"]
+    assert record["table"]["n_nights"] == 8
+    assert [file["file"] for file in record["table"]["files"]] == sorted(contents(tmp_path / "out"))
+
+
+def test_one_file_on_request_has_the_same_rows(tmp_path, small_chunks):
+    write_dataset(tmp_path / "data")
+    sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "out")
+    result = sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "one.parquet")
+    assert stages_of(tmp_path / "one.parquet") == stages_of(tmp_path / "out")
+    assert set(result.nights["file"]) <= {f"site={s}/part-{n}.parquet" for s in "AB" for n in (0, 1)}
+    files = sorted((tmp_path / "data").rglob("*.parquet"))
+    again = sg.decode_cohort(files, PROFILE, tmp_path / "listed.parquet")
+    assert again.nights["id"].tolist() == result.nights["id"].tolist()
+    assert (tmp_path / "listed.parquet").read_bytes() == (tmp_path / "one.parquet").read_bytes()
+
+
+def test_processes_and_executors_write_what_one_process_does(run, tmp_path, small_chunks):
+    nights = write_dataset(tmp_path / "data")
+    path = tmp_path / "data" / "site=B" / "part-1.parquet"
+    table = pq.ParquetFile(path).read()
+    wrong = [
+        7.0 if name == "B2" else value.as_py()
+        for name, value in zip(table["id"].to_pylist(), table["W"], strict=True)
+    ]
+    table = table.set_column(table.schema.get_field_index("W"), "W", pa.array(wrong))
+    pq.write_table(table, path, row_group_size=60)
+    one = sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "1" / "out")
+    assert [failure["id"] for failure in one.failures] == ["B2"]
+    assert one.n_nights == len(nights)
+    sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "2" / "out", jobs=2)
+    with ProcessPoolExecutor(2) as executor:
+        sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "3" / "out", scheduler=executor)
+    assert contents(tmp_path / "1") == contents(tmp_path / "2") == contents(tmp_path / "3")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_writes_what_one_process_does(tmp_path, small_chunks):
+    distributed = pytest.importorskip("distributed")
+    write_dataset(tmp_path / "data")
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "there" / "out", scheduler=client)
+    sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "here" / "out")
+    assert contents(tmp_path / "there") == contents(tmp_path / "here")
+
+
+def test_rows_are_read_by_workers_and_never_by_the_caller(tmp_path, small_chunks, monkeypatch):
+    write_dataset(tmp_path / "data")
+    context = multiprocessing.get_context("spawn")  # so that workers open files as they do elsewhere
+    with ProcessPoolExecutor(1, context) as executor:
+        monkeypatch.setattr(cohort_dataset, "open_parquet", None)
+        result = sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "out", scheduler=executor)
+    assert result.n_decoded == 8
+
+
+def test_an_id_in_two_places_is_one_line_that_names_both(run, tmp_path, small_chunks):
+    write_dataset(tmp_path / "data", "A")
+    (tmp_path / "data" / "site=C").mkdir()
+    copy = tmp_path / "data" / "site=C" / "x.parquet"
+    copy.write_bytes((tmp_path / "data" / "site=A" / "part-0.parquet").read_bytes())
+    ran = run("decode", tmp_path / "data", "-p", PROFILE, "-o", tmp_path / "out")
+    assert ran.code == 1
+    line = error_line(ran)
+    assert mentions(line, "'A0' begins again", "row 1 of site=C/x.parquet", "row 1 of site=A/part-0.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_a_partition_is_no_stage(run, tmp_path):
+    nights = write_dataset(tmp_path / "data", "A")
+    (tmp_path / "data" / "site=A").rename(tmp_path / "data" / "N1=0.7")
+    ran = run("decode", tmp_path / "data", "-p", PROFILE, "-o", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    stages = decode_quietly(nights["A1"], PROFILE).stages.tolist()
+    assert stages_of(tmp_path / "out")["A1"] == stages
+
+
+def test_a_stopped_run_goes_on_and_ends_equal(tmp_path, small_chunks, monkeypatch):
+    write_dataset(tmp_path / "data")
+    sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "whole" / "out")
+    decode_block, n_blocks = runs.decode_block, 0
+
+    def stop_later(*arguments):
+        nonlocal n_blocks
+        n_blocks += 1
+        if n_blocks == 4:
+            raise KeyboardInterrupt
+        return decode_block(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "decode_block", stop_later)
+        with pytest.raises(KeyboardInterrupt):
+            sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "cut" / "out")
+    assert not (tmp_path / "cut" / "out").exists()
+    parts = tmp_path / "cut" / ".out.parts"
+    damaged = next((parts / "dataset").rglob("*.parquet"))
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    result = sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "cut" / "out")
+    assert result.n_before > 0 and result.n_decoded + result.n_before == 8
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
+def test_a_run_that_is_killed_while_the_dataset_is_moved_goes_on(tmp_path, monkeypatch):
+    write_dataset(tmp_path / "data")
+    sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "whole" / "out")
+    put = runs.TableSource._put_dataset
+
+    def killed(source):
+        put(source)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runs.TableSource, "_put_dataset", killed)
+        with pytest.raises(KeyboardInterrupt):
+            sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "cut" / "out")
+    assert not (tmp_path / "cut" / "out.json").exists()
+    sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "cut" / "out")
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
+def test_the_same_call_again_has_nothing_to_do_and_another_is_refused(tmp_path):
+    write_dataset(tmp_path / "data")
+    source, output = tmp_path / "data", tmp_path / "out"
+    first = sg.decode_cohort(source, PROFILE, output)
+    again = sg.decode_cohort(source, PROFILE, output)
+    assert (again.n_before, again.n_decoded) == (8, 0)
+    assert again.nights["id"].tolist() == first.nights["id"].tolist()
+    with pytest.raises(sg.OutputExistsError, match="the profile human-psg-5"):
+        sg.decode_cohort(source, "human-psg-3", output)
+    before = contents(output)
+    table = pq.ParquetFile(source / "site=A" / "part-0.parquet").read()
+    pq.write_table(table, source / "site=A" / "part-0.parquet", row_group_size=50)
+    with pytest.raises(sg.OutputExistsError, match="data has changed since"):
+        sg.decode_cohort(source, PROFILE, output)
+    assert contents(output) == before
+    assert sg.decode_cohort(source, PROFILE, output, overwrite=True).n_decoded == 8
+    next(output.rglob("*.parquet")).unlink()
+    with pytest.raises(sg.OutputExistsError, match="was changed after"):
+        sg.decode_cohort(source, PROFILE, output)
+
+
+def test_a_folder_of_somebody_else_is_never_replaced(tmp_path):
+    write_dataset(tmp_path / "data")
+    (tmp_path / "out").mkdir()
+    assert sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "out").n_decoded == 8  # it was empty
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    for overwrite in (False, True):
+        with pytest.raises(sg.OutputError):
+            sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "out", strength=1, overwrite=overwrite)
+    assert (tmp_path / "out" / "mine.txt").read_text() == "mine"
+
+
+def test_a_dataset_within_its_input_is_refused(tmp_path):
+    write_dataset(tmp_path / "data")
+    before = contents(tmp_path)
+    for output in (tmp_path / "data" / "out", tmp_path / "data", tmp_path):
+        with pytest.raises(sg.OutputError, match="Choose another folder"):
+            sg.decode_cohort(tmp_path / "data", PROFILE, output)
+    assert contents(tmp_path) == before
+
+
+def test_single_nights_of_a_dataset_and_an_unknown_one(tmp_path, small_chunks):
+    write_dataset(tmp_path / "data")
+    result = sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "some", only=["A1", "B3"])
+    assert result.nights["id"].tolist() == ["A1", "B3"]
+    assert [*stages_of(tmp_path / "some")] == ["A1", "B3"]
+    with pytest.raises(sg.FileFormatError, match="no night 'Z'"):
+        sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "none", only=["A1", "Z"])
+    assert {path.name for path in tmp_path.iterdir()} == {"data", "some", "some.json", "some.nights.tsv"}
+
+
+def test_a_decoded_dataset_is_verified_and_a_changed_one_is_not(run, tmp_path, small_chunks):
+    write_dataset(tmp_path / "data")
+    assert run("decode", tmp_path / "data", "-p", PROFILE, "-o", tmp_path / "out", "--explain").code == 0
+    ran = run("verify", tmp_path / "out")
+    assert ran.code == 0, ran.out + ran.err
+    part = next((tmp_path / "out").rglob("*.parquet"))
+    table = pq.ParquetFile(part).read()
+    pq.write_table(table.slice(1), part)
+    ran = run("verify", tmp_path / "out")
+    assert ran.code == 1
+    assert mentions(ran.out + ran.err, "changed after writing")
+
+
+def test_numbers_of_another_kind_are_refused_in_every_chunk(tmp_path, small_chunks):
+    write_dataset(tmp_path / "data")
+    path = tmp_path / "data" / "site=B" / "part-1.parquet"
+    table = pq.ParquetFile(path).read()
+    for name in STAGES:
+        values = np.log(table[name].to_numpy() + 0.01) + 0.7
+        table = table.set_column(table.schema.get_field_index(name), name, pa.array(values))
+    pq.write_table(table, path)
+    result = sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "out")
+    refused = [failure["id"] for failure in result.failures if "as logits have" in failure["error"]]
+    assert refused[-2:] == ["B2", "B3"]
