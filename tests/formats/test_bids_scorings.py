@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import stageguard as sg
@@ -158,6 +158,7 @@ def scorings(draw: st.DrawFn) -> list[sg.Scoring]:
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(given=scorings())
+@example([sg.Scoring(sg.Hypnogram([0], "aasm5", 30.0, None, '"'))])
 def test_parallel_scorings_come_back(tmp_path, given):
     names = [scoring.annotator for scoring in given]
     if len(set(names)) < len(names):

@@ -6,6 +6,8 @@ and annotator, so that scorings may overlap, with method and confidence; HED tag
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import re
@@ -294,9 +296,10 @@ def write_scorings(
     """
     check_annotators(scorings)
     rows = sorted((row for scoring in scorings for row in _rows_of(scoring)), key=lambda row: float(row[0]))
-    table = "\n".join("\t".join(cells) for cells in (COLUMNS, *rows)) + "\n"
+    table = io.StringIO()
+    csv.writer(table, delimiter="\t", lineterminator="\n").writerows((COLUMNS, *rows))  # quotes a quote
     sidecar = _sidecar(scorings) | {OWN_KEY: _record(scorings, meant, night)}
-    files = {path: table, path.with_suffix(".json"): _json(sidecar)}
+    files = {path: table.getvalue(), path.with_suffix(".json"): _json(sidecar)}
     notes = [] if path.name.endswith(ENDING) else [f"BIDS expects names that end with {ENDING}"]
     root = _dataset_of(path)
     if root is not None:
