@@ -171,6 +171,10 @@ def stream() -> list[Row]:
         runners[f"{k}, minimum bouts, rows are logits"] = pushes(
             sg.StreamingDecoder(bouts, logits=True), list(np.log(night))
         )
+    arrays = list(night_of(N_PUSHES, 5))
+    runners["human-psg-5, with its clock, lag 120 s"] = pushes(
+        sg.StreamingDecoder("human-psg-5", max_lag_seconds=120), arrays
+    )
     best = race(runners, rounds=10)
     return [Row(f"push, {name}", 1e6 * s / N_PUSHES, "µs", PUSH_GOAL) for name, s in best.items()]
 

@@ -245,7 +245,7 @@ def try_stream(scratch: Path, rng: random.Random, n_kills: int = 8) -> list[str]
     folder.mkdir()
     rows(folder)
     lines = (folder / "rows.txt").read_bytes().splitlines(keepends=True)
-    arguments = ["stream", "-p", "human-psg-5", "--transition-weight", "0.3", "--max-lag-seconds", "600"]
+    arguments = ["stream", "-p", "human-psg-5", "--flickers", "--max-lag-seconds", "600"]
     command = [*STAGEGUARD, *arguments, "--state", str(folder / "state"), "--finish"]
     whole = subprocess.run(
         [*STAGEGUARD, *arguments], input=b"".join(lines), capture_output=True, check=True
@@ -258,7 +258,7 @@ def try_stream(scratch: Path, rng: random.Random, n_kills: int = 8) -> list[str]
         if state.exists():
             from stageguard.guard.stream import StreamingDecoder
 
-            done = StreamingDecoder.restore(state.read_bytes()).n_epochs_in
+            done = StreamingDecoder.restore(state.read_bytes()).n_epochs
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )

@@ -19,8 +19,9 @@ from toml_text import line, section
 
 HERE = Path(__file__).parent
 POSTERIOR = HERE.parent / "posterior" / "results.json"
+STREAMING = HERE.parent / "streaming" / "chosen.json"
 # no stager of a radar is at hand: those of heart and breathing stand for it
-POSTERIOR_OF = {"human-bioradar-3": "human-cardiorespiratory-3"}
+MEASURED_AS = {"human-bioradar-3": "human-cardiorespiratory-3"}
 LABEL_SHARES = HERE.parent / "label-shares" / "results.json"
 FOLDER = HERE.parents[1] / "src" / "stageguard" / "profile" / "builtin"
 SCRIPT = "studies/expert-scorings/count.py"
@@ -90,6 +91,7 @@ def fitted_profile(name: str, results: dict, words: dict) -> str:
                 section("[transitions]", by_stage(numbers["stages"], numbers["transitions"]), origin),
                 *labels_section(name, own),
                 *clock_section(numbers, own, results),
+                streaming_section(name),
                 *posterior_section(name),
                 section("[bands]", bands(numbers, results)),
                 section("[joint]", joint(numbers)),
@@ -117,10 +119,24 @@ def clock_section(numbers: dict, own: dict, results: dict) -> list[str]:
     return [section("[clock]", entries, f"counted on {', '.join(clock['sources'])}, equal weight each")]
 
 
+def streaming_section(name: str) -> str:
+    """The transition weights of recordings in progress."""
+    chosen = json.loads(STREAMING.read_text(encoding="utf-8"))
+    measured_on = MEASURED_AS.get(name, name)
+    found = chosen[measured_on]
+    as_other = "" if measured_on == name else f" under {measured_on}"
+    source = (
+        f"steady stagers: {found['n_steady']}, flickering: {found['n_flickering']}, of "
+        f"{', '.join(found['cohorts'])}{as_other}: studies/streaming"
+    )
+    weights = {key: found[key] for key in ("transition_weight", "flickering")}
+    return section("[streaming]", {**weights, "source": source})
+
+
 def posterior_section(name: str) -> list[str]:
     """How far stagers err alike all night, for people."""
     counted = json.loads(POSTERIOR.read_text(encoding="utf-8"))
-    measured_on = POSTERIOR_OF.get(name, name)
+    measured_on = MEASURED_AS.get(name, name)
     if measured_on not in counted:
         return []
     found = counted[measured_on]

@@ -87,7 +87,7 @@ def test_logits_and_finer_stages_are_told_apart(stream):
     options = ("-p", "human-psg-3", "--transition-weight", "0.3", "--log")
     code, given_out, said = stream(given, *options)
     assert code == 0
-    assert mentions(said, "clock is left")
+    assert mentions(said, "clock counts")
     assert [stage for _, stage in given_out] == ["W"] * 4 + ["N"] * 6
 
 
@@ -191,11 +191,36 @@ def test_a_damaged_state_is_one_line(stream, tmp_path):
     assert len(err.splitlines()) == 1
 
 
-def test_a_profile_that_needs_the_whole_night_is_refused_before_any_row(stream):
-    code, given_out, err = stream("0.1,0.2,0.7\n", "-p", "mouse-eeg-emg-3")
+def test_a_profile_without_a_weight_for_streams_is_refused_before_any_row(stream, tmp_path):
+    own = tmp_path / "own.toml"
+    sg.Profile.load("mouse-eeg-emg-3").replace(streaming=None).save(own)
+    code, given_out, err = stream("0.1,0.2,0.7\n", "-p", own)
     assert (code, given_out) == (1, [])
-    assert mentions(err, "needs the whole", "night")
-    assert err.rstrip().endswith("--transition-weight 0.2.")
+    assert mentions(err, "needs the whole", "night", "streaming")
+    assert err.rstrip().endswith("--transition-weight 0.1.")
+
+
+@pytest.mark.parametrize(
+    ("options", "flickers", "words"),
+    [((), None, "unknown stager"), (("--flickers",), True, "stager that flickers")],
+)
+def test_a_recommended_profile_streams_as_in_python_and_says_its_weight(stream, options, flickers, words):
+    night = simulate_night("human-psg-5", hours=1, seed=2).density
+    profile = sg.Profile.load("human-psg-5").for_streaming(flickers)
+    decoder = sg.StreamingDecoder(profile, max_lag_seconds=120)
+    expected = [stage for row in night.probabilities for stage in decoder.push(row)]
+    expected += decoder.finish()
+    given = text(night, header="W,N1,N2,N3,R")
+    limit = ("--max-lag-seconds", "120")
+    code, given_out, err = stream(given, "-p", "human-psg-5", *options, *limit)
+    assert (code, given_out) == (0, list(enumerate(expected)))
+    assert mentions(err, f"transition weight {profile.transition_weight:g}", words)
+
+
+def test_two_ways_to_set_the_strength_are_one_too_many(stream):
+    code, given_out, err = stream("0.1,0.2,0.7\n", *MOUSE, "--flickers")
+    assert (code, given_out) == (2, [])
+    assert mentions(err, "--flickers", "--transition-weight")
 
 
 def test_unknown_columns_are_refused(stream):

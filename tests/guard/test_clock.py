@@ -247,11 +247,6 @@ def test_epochs_of_a_batch_have_their_own_clock():
     assert np.array_equal(one.hypnogram.labels[12:], other.hypnogram.labels)
 
 
-def test_a_stream_refuses_it_with_the_reason():
-    with pytest.raises(ProfileError, match=naming("onset", "off the whole")):
-        sg.StreamingDecoder(profile_of(clock=CLOCK))
-
-
 @pytest.mark.parametrize(
     ("clock", "pattern"),
     [

@@ -340,16 +340,43 @@ def test_bad_logits_name_the_epoch():
     assert decoder.n_epochs == 1
 
 
-def test_a_profile_that_sets_its_strength_per_night_is_refused():
+def test_a_profile_that_sets_its_strength_per_night_streams_at_its_weight_for_streams():
+    profile = sg.Profile.load("human-psg-5")
+    decoder = sg.StreamingDecoder("human-psg-5")
+    assert decoder.profile == profile.for_streaming()
+    assert decoder.profile.transition_weight == profile.streaming.transition_weight
+    assert decoder.profile.clock == profile.clock
+    said = [note for note in decoder.assumed if note.startswith("transition weight")]
+    assert len(said) == 1
+    assert mentions(said[0], f"{decoder.profile.transition_weight:g}", "unknown stager", "target")
+    fixed = sg.StreamingDecoder(profile.replace(transition_weight=0.2))
+    assert fixed.profile.transition_weight == 0.2
+    assert not any(note.startswith("transition weight") for note in fixed.assumed)
+    again = sg.StreamingDecoder.restore(decoder.snapshot())
+    assert (again.profile, again.assumed) == (decoder.profile, decoder.assumed)
+
+
+def test_one_that_has_none_is_refused_with_all_that_helps():
+    profile = sg.Profile.load("human-psg-5").replace(streaming=None)
     with pytest.raises(ProfileError) as error:
-        sg.StreamingDecoder("human-psg-5")
+        sg.StreamingDecoder(profile)
     refusal(
         error,
         r"profile 'human-psg-5' sets its strength per recording \('target'\), which needs the whole night",
-        r"profile.replace\(transition_weight=0.2\)",
+        r"no key 'streaming'",
+        r"profile.replace\(transition_weight=0.1\)",
     )
-    profile = sg.Profile.load("human-psg-5").replace(transition_weight=0.2, clock=None)
-    assert sg.StreamingDecoder(profile).profile == profile
+
+
+def test_nights_of_another_stager_stream_as_the_base_does():
+    nights = [sg.simulate_night("human-psg-3", hours=2, seed=seed).density for seed in range(10)]
+    tuned = sg.tune(nights, "human-psg-3", stager="ours")
+    streaming = sg.Profile.load("human-psg-3").streaming
+    assert tuned.strength.flickers
+    assert sg.StreamingDecoder(tuned).profile.transition_weight == streaming.flickering
+    assert sg.StreamingDecoder(tuned, stager="ours").profile.transition_weight == streaming.flickering
+    other = sg.StreamingDecoder(tuned, stager="theirs")
+    assert other.profile.transition_weight == streaming.transition_weight
 
 
 def test_a_greedy_profile_is_decoded_with_the_exact_window_and_says_so(backend):

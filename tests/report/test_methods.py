@@ -99,6 +99,7 @@ NO_EFFECT = {
     "joint",
     "fingerprint",
     "posterior",
+    "streaming",
     "intervals",
     "taught_by",
 }

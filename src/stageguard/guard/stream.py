@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,9 @@ import numpy.typing as npt
 from stageguard.base import checks
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import (
-    Argument,
     EpochNumber,
     InputError,
     Message,
-    ProfileError,
     RowNumber,
     StageGuardError,
     message_of,
@@ -31,9 +29,11 @@ from stageguard.guard.kernels.reference_sums import Automaton
 from stageguard.guard.options import GuardOptions
 from stageguard.guard.posterior import EXACT_WINDOW
 from stageguard.guard.solver import NO_PATH, fixed_setting, solver_for
+from stageguard.guard.stream_clock import StreamClock
 from stageguard.guard.stream_paths import BAD_ROW, StreamPaths
 from stageguard.night.hypnodensity import explain_bad_probabilities
 from stageguard.night.stages import UNSCORED_NAME
+from stageguard.profile.parts import STREAMED
 from stageguard.profile.profile import Profile, as_profile
 
 _FLOAT64 = np.dtype(np.float64)
@@ -51,10 +51,13 @@ class StreamingDecoder:
     another of these. With a limit they are a path that the profile allows, decided on what was known by then.
     Under a profile that steps aside they are argmax, ties included.
 
+    A rule that sets the strength needs the whole night: `Profile.for_streaming` gives the weight in its
+    place. The clock counts from sleep onset as soon as the stages given out show it, see `clock_onset`.
+
     Parameters
     ----------
     profile : Profile or str
-        A profile with a fixed transition weight. A rule that sets the strength needs the whole night.
+        A profile. If its strength follows a rule, it needs the weight for streams (`Profile.streaming`).
     max_lag_seconds : float, optional
         How long an epoch may wait for its stage after it was pushed, rounded down to whole epochs; 0 decides
         at once. By default there is no limit.
@@ -65,7 +68,7 @@ class StreamingDecoder:
     Attributes
     ----------
     profile : Profile
-        The profile it decodes with.
+        The profile it decodes with, of fixed strength.
     epoch_seconds : float
         Epoch length.
     max_lag_seconds : float or None
@@ -100,22 +103,8 @@ class StreamingDecoder:
         self._given = profile
         if stager is not None:
             checks.text(stager, "stager", empty=False)
-        self.profile = profile.for_nights_of(cohort, stager)
-        if self.profile.transition_weight is None:
-            rule = self.profile.strength.rule if self.profile.strength else ""
-            raise ProfileError(
-                Message(
-                    f"profile {profile.name!r} sets its strength per recording ({rule!r}), which needs the "
-                    "whole night, expected a fixed one. Take what decode chooses on like nights: ",
-                    Argument("transition_weight", 0.2, "profile.replace(transition_weight=0.2)"),
-                    ".",
-                )
-            )
-        if self.profile.clock is not None:
-            raise ProfileError(
-                f"profile {profile.name!r} has a clock, whose sleep onset is read off the whole night, "
-                "expected none. Leave the key out of its file, or take profile.replace(clock=None)."
-            )
+        by_rule = profile.for_nights_of(cohort, stager)
+        self.profile = by_rule.for_streaming()
         self._options = GuardOptions(
             stages=stages,
             epoch_seconds=epoch_seconds,
@@ -135,13 +124,13 @@ class StreamingDecoder:
         self._limits = snapshot_module.Limits(
             _most_bridged(self.epoch_seconds), _lag_epochs(self.max_lag_seconds, self.epoch_seconds)
         )
-        notes = (EXACT_WINDOW,) if self.profile.flip_flop.is_greedy else ()
-        self.assumed = (*inputs.assumptions(self.profile, given), *notes)
+        self.assumed = (*inputs.assumptions(self.profile, given), *_unlike_decode(by_rule, self.profile))
         self._names = (*self.profile.scheme.names, UNSCORED_NAME)  # label -1 is the last
         self._is_plain = stages is None and not logits and not log
         setting, solver = fixed_setting(self.profile), solver_for(self.profile, self.epoch_seconds)
         self._log_weight, self._is_free = setting.stage_nats, solver.is_free(setting)
         self._tables = solver.automaton_tables(setting)
+        self._clock = None if solver.clock is None else StreamClock(solver.clock, self.epoch_seconds)
         self._stream = self._new_stream()
         self._choices: deque[int] = deque()  # of pending epochs, if each is decided by itself
         self._push: Callable[[Floats, float], tuple[int, ...] | int] = self._stream.push
@@ -176,9 +165,10 @@ class StreamingDecoder:
         if labels.__class__ is int:
             raise self._refusal(labels, values)
         if self._is_free:
-            (choice,) = best_stages(values[None], self.profile.calibration, self._log_weight)
-            self._choices.append(-1 if beta == 1.0 else int(choice))
+            self._choices.append(self._choice(values, beta))
             labels = self._by_choice(labels)  # type: ignore[arg-type]
+        if self._clock is not None:
+            self._clock.give_out(labels)  # type: ignore[arg-type]
         names = self._names
         return tuple([names[label] for label in labels]) if labels else ()  # type: ignore[union-attr]
 
@@ -192,6 +182,8 @@ class StreamingDecoder:
             raise self._refusal(labels, np.empty(0))
         if self._is_free:
             labels = self._by_choice(labels)
+        if self._clock is not None:
+            self._clock.reset()
         return tuple([self._names[label] for label in labels])
 
     @property
@@ -219,6 +211,11 @@ class StreamingDecoder:
         """Number of epochs that still wait for their stage."""
         return self.n_epochs - self.n_committed
 
+    @property
+    def clock_onset(self) -> int | None:
+        """The epoch of sleep onset that the profile's clock counts from; None while none is decided."""
+        return None if self._clock is None else self._clock.onset
+
     def snapshot(self) -> bytes:
         """Return profile, options and state as bytes, with a version and a checksum."""
         options = self._options
@@ -234,6 +231,7 @@ class StreamingDecoder:
             "logits": options.logits,
             "log": options.log,
             "choices": list(self._choices),
+            "clock": None if self._clock is None else self._clock.state(),
         }
         return snapshot_module.pack(header, self._stream.state())
 
@@ -247,6 +245,7 @@ class StreamingDecoder:
             decoder = cls(profile, stager=header.get("stager"), **{key: header[key] for key in keys})
             expected = header["profile_sha256"], header["automaton_sha256"]
             choices = [int(label) for label in header["choices"]]
+            clock = header["clock"]
         except (StageGuardError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(f"the snapshot's profile or options cannot be used: {error}") from None
         if expected != (profile.sha256, decoder._fingerprint()):
@@ -262,6 +261,8 @@ class StreamingDecoder:
                 f"the snapshot holds {len(choices)} choices, expected {n_choices}. Begin a new stream."
             )
         decoder._choices.extend(choices)
+        if not decoder._restore_clock(clock):
+            raise InputError("the snapshot holds a clock that no stream can have. Begin a new stream.")
         return decoder
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -286,7 +287,26 @@ class StreamingDecoder:
             np.array(self._log_weight or nothing),
             self._limits.max_lag,
             self._limits.most_bridged,
+            self._clock,
         )
+
+    def _restore_clock(self, state: Any) -> bool:
+        """Restore the clock; return False for a state that it cannot be in."""
+        if self._clock is None:
+            return state is None
+        try:
+            return self._clock.restore(state, self.n_epochs, self.n_committed)
+        except (KeyError, TypeError, ValueError):
+            return False
+
+    def _choice(self, row: Floats, quality: float) -> int:
+        """Return the stage of an epoch that is decided by itself, -1 if its neighbours decide."""
+        if quality == 1.0:
+            return -1
+        if self._stream.is_timed and not np.isnan(row[0]):
+            return int(self._stream.evidence.argmax())
+        (choice,) = best_stages(row[None], self.profile.calibration, self._log_weight)
+        return int(choice)
 
     def _by_choice(self, labels: Sequence[int]) -> tuple[int, ...]:
         """Return the choices of the epochs given out; epochs without evidence keep their label."""
@@ -342,6 +362,20 @@ class StreamingDecoder:
             got = f" has {len(row)} numbers, expected {scheme.n_stages}, one per stage: {stages}."
             return InputError(epoch + got)
         return self._of_epoch(explain_bad_probabilities(row[None], scheme.names))
+
+
+def _unlike_decode(by_rule: Profile, used: Profile) -> Iterator[str]:
+    """Say what differs from `decode` with the same profile."""
+    if by_rule.strength is not None:
+        known = STREAMED[by_rule.strength.flickers]
+        yield (
+            f"transition weight {used.transition_weight:g} throughout, the profile's for streams of {known}: "
+            f"its rule {by_rule.strength.rule!r} needs the whole night"
+        )
+    if used.clock is not None:
+        yield "the clock counts from sleep onset as given out"
+    if used.flip_flop.is_greedy:
+        yield EXACT_WINDOW
 
 
 def _softmax(row: list[float]) -> Floats | None:

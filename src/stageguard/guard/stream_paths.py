@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from stageguard.base.arrays import CLIP, ROUNDING, SUM_TOLERANCE, Floats, Ints, Ints32, Mask
 from stageguard.guard.kernels.reference_sums import Automaton
+from stageguard.guard.stream_clock import StreamClock
 
 BAD_ROW, NO_PATH = 1, 2  # why a row was refused; the stream is unchanged then
 _FAR_BELOW = -1048576.0  # below this, where doubles lose digits, scores are shifted back to 0
@@ -42,15 +43,18 @@ class StreamPaths:
         added: Floats,
         max_lag: int,
         most_bridged: int,
+        clock: StreamClock | None = None,
     ) -> None:
         a = automaton
         self.stage, self.first, self.source, self.target = a.stage, a.first, a.source, a.target
         self.weight, self.initial, self.final = a.weight, a.initial, a.final_weight
         self.temperature, self.biases, self.added = temperature, biases, added  # temperature 0: none
-        self.max_lag, self.most_bridged = max_lag, most_bridged
+        self.max_lag, self.most_bridged, self.clock = max_lag, most_bridged, clock
         self.uniform = np.full(len(added), -math.log(len(added)))
         self.goes_on = self._endless()
         self.out: list[int] = []
+        self.evidence: Floats = self.uniform  # of the last row that has any
+        self.is_timed = False  # whether the clock added anything to it
         self._reset()
 
     def _reset(self) -> None:
@@ -81,8 +85,15 @@ class StreamPaths:
         if self.n_missing and not self._is_possible(self.n_missing + 1, ends=False):
             return NO_PATH
         self._bridge()
-        if not self._step(self._evidence(row, quality)):
+        scores = self._calibrated(row)
+        own = int(scores.argmax())
+        blended = (1.0 - quality) * (scores + self.added) + quality * self.uniform
+        self.evidence = self._timed(blended, own)
+        self.is_timed = self.evidence is not blended
+        if not self._step(self.evidence):
             return NO_PATH
+        if self.clock is not None:
+            self.clock.see(self.n_epochs, own)
         self.n_epochs += 1
         self.n_missing_run = 0
         self._settle()
@@ -116,8 +127,9 @@ class StreamPaths:
         self._reset()
         return tuple(self.out)
 
-    def _evidence(self, row: Floats, quality: float) -> Floats:
-        """Return log-evidence (n_stages,): temperature, biases, renormalise, clip, prior, quality in turn."""
+    def _calibrated(self, row: Floats) -> Floats:
+        """Return log-probabilities (n_stages,): temperature, biases, renormalise, clip in turn."""
+        scores: Floats
         with np.errstate(divide="ignore"):
             if self.temperature > 0:
                 scores = np.log(np.maximum(row, 0.0)) / self.temperature + self.biases
@@ -125,8 +137,14 @@ class StreamPaths:
                 scores = np.maximum(scores - (top + np.log(np.exp(scores - top).sum())), np.log(CLIP))
             else:
                 scores = np.log(np.maximum(row / row.sum(), CLIP))
-        blended: Floats = (1.0 - quality) * (scores + self.added) + quality * self.uniform
-        return blended
+        return scores
+
+    def _timed(self, evidence: Floats, own: int | None) -> Floats:
+        """Return evidence of the epoch that comes next to the paths, with the clock's; `own` as there."""
+        if self.clock is None:
+            return evidence
+        nats = self.clock.nats(self._n_solved, own)
+        return evidence + nats if nats.any() else evidence
 
     def _is_possible(self, n_steps: int, *, ends: bool) -> bool:
         """Whether some path can go on for `n_steps` epochs and, if `ends`, end there."""
@@ -139,7 +157,7 @@ class StreamPaths:
 
     def _bridge(self) -> None:
         while self.n_missing > 0:
-            self._step(self.uniform)
+            self._step(self._timed(self.uniform, None))
             self.n_missing -= 1
 
     def _step(self, evidence: Floats) -> bool:
@@ -202,7 +220,7 @@ class StreamPaths:
             elif self.n_committed < self._n_solved:
                 self._decide_oldest()
                 self._settle()
-            elif self._step(self.uniform):
+            elif self._step(self._timed(self.uniform, None)):
                 self.n_missing -= 1
                 self._settle()
             else:

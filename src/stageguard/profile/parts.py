@@ -36,6 +36,12 @@ TST, SOL, REM_LATENCY = "tst_minutes", "sol_minutes", "rem_latency_minutes"
 OF_MINUTES = ("path", "probabilities", "posterior")
 OF_SOL = ("path", "lasting")
 OF_REM_LATENCY = ("path", "bout", "clock", "expected", "draws")
+# The stager of a stream in words, by whether it is known to flicker.
+STREAMED = {
+    None: "an unknown stager",
+    True: "a stager that flickers",
+    False: "a stager that does not flicker",
+}
 KINDS_OF_NIGHT = ("good", "flickering", "labels", "unlike")  # whose coverage is measured apart
 
 
@@ -144,6 +150,30 @@ class PosteriorRules:
         """Say in one line how far they let a stager err."""
         spreads = ", ".join(f"{stage} {spread:g}" for stage, spread in self.stage_sd.items())
         return f"the stager may err all night by an offset per stage (SD in nats: {spreads})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamingRules:
+    """The transition weight of a recording in progress, where no rule can see the whole night.
+
+    ``transition_weight`` is for a stager about which nothing is known, ``flickering`` for one whose median
+    night is more fragmented than the rule's bound. One that is known not to flicker gets 0.
+    """
+
+    transition_weight: float = schema.number(low=0, high=1000)
+    flickering: float | None = schema.number(None, low=0, high=1000)
+    source: str = schema.text("", empty=True)
+
+    def weight_for(self, flickers: bool | None) -> float:
+        """Return the weight for a stager that flickers, does not, or (None) is unknown."""
+        if flickers is False:
+            return 0.0
+        return self.flickering if flickers and self.flickering is not None else self.transition_weight
+
+    def describe(self) -> str:
+        """Say in one line which weights it has."""
+        flickering = "" if self.flickering is None else f", {self.flickering:g} for a stager that flickers"
+        return f"transition weight {self.transition_weight:g} while the recording runs{flickering}"
 
 
 Shares = tuple[tuple[float, ...], ...]  # rows by stage said, columns by the expert's stage

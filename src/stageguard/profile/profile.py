@@ -11,7 +11,15 @@ from typing import Any, Literal
 
 from stageguard.base import checks
 from stageguard.base.arrays import Labels
-from stageguard.base.errors import CohortError, FileFormatError, InputError, ProfileError, did_you_mean
+from stageguard.base.errors import (
+    Argument,
+    CohortError,
+    FileFormatError,
+    InputError,
+    Message,
+    ProfileError,
+    did_you_mean,
+)
 from stageguard.base.lazy import ShownInNotebooks
 from stageguard.base.schema import Document, read_toml
 from stageguard.night.hypnogram import Hypnogram
@@ -29,6 +37,7 @@ from stageguard.profile.parts import (
     LabelShares,
     PosteriorRules,
     RarePair,
+    StreamingRules,
     words_of,
 )
 from stageguard.profile.rules.rule import StrengthRule
@@ -112,6 +121,8 @@ class Profile(Document, ShownInNotebooks):
         What experts say where a stager says each stage, for stagers that give labels alone.
     clock : Clock or None
         Evidence for each stage from the time since sleep onset.
+    streaming : StreamingRules or None
+        Transition weights of recordings in progress, in place of the rule.
     posterior : PosteriorRules or None
         How far a stager may be wrong all night; None: posterior and draws act at the strength of the path.
     durations : mapping of str to tuple of float
@@ -170,6 +181,7 @@ class Profile(Document, ShownInNotebooks):
     calibration: Calibration
     labels: LabelShares | None
     clock: Clock | None
+    streaming: StreamingRules | None
     posterior: PosteriorRules | None
     durations: Mapping[str, tuple[float, ...]]
     bands: Mapping[str, Band]
@@ -353,6 +365,56 @@ class Profile(Document, ShownInNotebooks):
             changes = {"transition_weight": strength}
         base = None if self.base is None else self.base.at_strength(strength).to_dict()
         return self._once(f"strength {strength!r}", lambda: self.replace(**changes, base=base))
+
+    def for_streaming(self, flickers: bool | None = None) -> Profile:
+        """Return the profile with one strength for recordings in progress, where a rule cannot see the night.
+
+        A profile without a rule is returned as it is. The clock and everything else stay.
+
+        Parameters
+        ----------
+        flickers : bool, optional
+            Whether the stager flickers: whether its argmax is much more fragmented than experts' scorings on
+            most nights, as that of stagers that see one epoch at a time. One that does not needs no
+            smoothing. By default what `tune` found out, else that it is unknown.
+
+        Returns
+        -------
+        Profile
+            The profile with the weight of its key ``streaming``; `decode` takes it as well.
+
+        Raises
+        ------
+        ProfileError
+            Its strength follows a rule, and it has no weight for streams.
+
+        Examples
+        --------
+        >>> import stageguard as sg
+        >>> sg.Profile.load("human-psg-5").for_streaming(flickers=False).transition_weight
+        0.0
+        """
+        if flickers is not None:
+            checks.flag(flickers, "flickers")
+        rule, streaming = self.strength, self.streaming
+        if rule is None:
+            return self
+        if streaming is None:
+            raise ProfileError(
+                Message(
+                    f"profile {self.name!r} sets its strength per recording ({rule.rule!r}), which needs the "
+                    "whole night, and has no key 'streaming', the weight for recordings in progress. Add it, "
+                    "take a profile that has it, such as human-psg-5, or give a weight: ",
+                    Argument("transition_weight", 0.1, "profile.replace(transition_weight=0.1)"),
+                    ".",
+                )
+            )
+        changes: dict[str, object] = {
+            "transition_weight": streaming.weight_for(rule.flickers if flickers is None else flickers)
+        }
+        if self.base is not None and self.base.streaming is not None:
+            changes["base"] = self.base.for_streaming(flickers).to_dict()
+        return self._once(f"streaming {flickers!r}", lambda: self.replace(**changes))
 
     def is_own(self, cohort: str | None, stager: str | None) -> bool:
         """Whether nights are the profile's own by the names of their cohort and stager.

@@ -289,6 +289,15 @@ _TABLE = (
         shown="none",
     ),
     Key(
+        "streaming",
+        "for [recordings in progress](stream.md), instead of a rule, which needs the whole night: the "
+        "`transition_weight` for a stager about which nothing is known, that for one that is `flickering`, "
+        "their `source`",
+        lambda value, where, scheme: schema.read_table(parts.StreamingRules, value, where),
+        shown="none",
+        decodes=False,
+    ),
+    Key(
         "posterior",
         "how far a stager may be wrong all night, for [posterior](posterior.md), `sample` and "
         "[intervals](intervals.md): `stage_sd` of an offset per stage (nats), `weight` of the transitions "

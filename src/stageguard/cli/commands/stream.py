@@ -25,6 +25,7 @@ from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.terminal import count, one_line, print_warning
 from stageguard.guard.stream import StreamingDecoder
+from stageguard.profile.parts import STREAMED
 from stageguard.profile.profile import Profile
 from stageguard.runner.stopping import STOPS, Stopped
 
@@ -42,8 +43,13 @@ _SIGNALS = (*STOPS, *([signal.SIGALRM] if hasattr(signal, "SIGALRM") else []))
     "--transition-weight",
     metavar="NUMBER",
     type=opt.Number(min=0.0),
-    help="Strength, for profiles that set it per night: what decode chose on earlier nights. "
-    "Leaves out the profile's clock.",
+    help="Strength of the whole recording. Default: the profile's own or, if a rule sets it per night, its "
+    "weight for streams.",
+)
+@option(
+    "--flickers",
+    is_flag=True,
+    help="The stager flickers, as those do that see one epoch at a time: take the profile's weight for them.",
 )
 @option("--state", metavar="FILE", type=opt.PATH, help="Go on from it if it exists; the state is kept in it.")
 @option("--finish", is_flag=True, help="With --state: the recording ends with this input.")
@@ -62,6 +68,7 @@ _SIGNALS = (*STOPS, *([signal.SIGALRM] if hasattr(signal, "SIGALRM") else []))
 def stream(
     profile: str,
     transition_weight: float | None,
+    flickers: bool,
     state: Path | None,
     finish: bool,
     stages: str | None,
@@ -76,20 +83,24 @@ def stream(
 
     Prints a line per epoch, its number from 0 and its stage, as soon as the stage is certain or the lag
     limit is reached. A header may name the columns. A row of NaN means no evidence. A column "quality" says
-    how much of the epoch's signal is lost, 0 to 1.
+    how much of the epoch's signal is lost, 0 to 1. The transition weight, and where it is from, are said on
+    stderr.
 
     Examples
     --------
-    stageguard stream --profile human-psg-5 --transition-weight 0.15 --max-lag-seconds 300 < rows.txt
+    stageguard stream --profile human-psg-5 --max-lag-seconds 120 < rows.txt
     """
     opt.refuse_two_scales(logits=logits, log=log)
     if finish and state is None:
         raise UsageError("--finish goes with --state: without one, the end of input is the end.")
+    if flickers and transition_weight is not None:
+        raise UsageError("--flickers and --transition-weight both set the strength. Give one of them.")
     loaded = Profile.load(profile)
     if transition_weight is not None:
-        if loaded.clock is not None:
-            _say("the profile's clock is left out: it reads sleep onset off the whole night.")
-        loaded = loaded.replace(transition_weight=transition_weight, clock=None)
+        loaded = loaded.replace(transition_weight=transition_weight)
+    if flickers:
+        loaded = loaded.for_streaming(flickers=True)
+        _say(f"transition weight {loaded.transition_weight:g} throughout, the profile's for {STREAMED[True]}")
     new_decoder = partial(
         StreamingDecoder,
         loaded,

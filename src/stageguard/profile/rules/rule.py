@@ -190,6 +190,11 @@ class StrengthRule:
         """Whether it lifts minority stages only for stagers trained on natural class frequencies."""
         return False
 
+    @property
+    def flickers(self) -> bool | None:
+        """Whether the stager it was tuned to flickers; None if it knows no stager."""
+        return None
+
 
 def lifting_of(lift: bool | None, curve: Curve) -> Lifting:
     """Return whether minority stages of a night may be lifted; None leaves it to the stager's training."""

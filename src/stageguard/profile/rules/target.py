@@ -105,6 +105,11 @@ class TargetRule(StrengthRule):
         """Whether the rule was tuned to a stager that flickers."""
         return self.stager_fi is not None and self.stager_fi > self.act_above * self.fi_target
 
+    @property
+    def flickers(self) -> bool | None:
+        """Whether the stager it was tuned to flickers; None if it knows no stager."""
+        return None if self.stager_fi is None else self.says_flicker
+
     def describe(self) -> str:
         """Say in one line what it does to a recording."""
         experts = f"the experts' fragmentation index {self.fi_target:g}"

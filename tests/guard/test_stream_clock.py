@@ -1,0 +1,374 @@
+"""The clock of a stream: its onset from what is given out, against an oracle that enumerates paths."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oracle
+import stageguard as sg
+from nights import decode, one_hot, plain, random_mapping, random_probabilities
+from small import refusal
+from stageguard.base.errors import InputError
+from stageguard.guard import snapshot as snapshot_module
+from stageguard.guard.automaton import compile_automaton, weigh
+from stageguard.guard.clock import ClockRules
+from stageguard.guard.decode import decode_held
+from stageguard.guard.options import DEFAULTS
+from stageguard.guard.stream_clock import StreamClock
+from stageguard.night.period import lasting_sleeps
+
+MINUTE = 60.0
+WINDOW, LEAST = 10, 6  # epochs of a minute: lasting sleep
+# curves that change from the first minute on, so that every epoch tells when its onset was known
+CLOCK = {
+    "curves": {"W": [-0.7, 0.4, 0.2, 0.0], "N": [0.6, -0.8, 0.3, 0.0], "R": [-3.0, -1.0, 0.5, -0.5]},
+    "weight": 0.8,
+    "spare_minutes": 3.0,
+    "restart_wake_minutes": 5.0,
+}
+
+
+def run(decoder, rows):
+    """Stages given out after each row, and at the end."""
+    return [list(decoder.push(row)) for row in rows], list(decoder.finish())
+
+
+# --- the definition, written out a value at a time
+
+
+def onset_of(given_out):
+    """The epoch that the clock counts from, by all stages given out so far."""
+    begin = 0
+    for until in range(len(given_out) + 1):
+        # wake that restarts it, once an onset was found
+        seen = given_out[:until]
+        lasting = [e for e in range(begin, until) if begins_lasting_sleep(seen, e)]
+        found = lasting[0] if lasting else None
+        n_wake = len(list(itertools.takewhile(lambda stage: stage == "W", reversed(seen))))
+        if found is not None and n_wake >= CLOCK["restart_wake_minutes"]:
+            begin, found = until, None
+    return found
+
+
+def begins_lasting_sleep(stages, epoch):
+    n_asleep = sum(stage not in "W?" for stage in stages[epoch : epoch + WINDOW])
+    return stages[epoch] not in "W?" and n_asleep >= LEAST
+
+
+def nats_by_hand(names, given_out, owns):
+    """What is added to the epoch that comes next: the last of `owns`, the stager's choices."""
+    epoch, onset = len(owns) - 1, onset_of(given_out)
+    added = []
+    for name in names:
+        curve = CLOCK["curves"].get(name, [0.0, 0.0])
+        if onset is None:
+            nats = 0.0 if name == "W" else min(curve[0], 0.0)
+        else:
+            place = (epoch - onset) / 5.0  # a value every five minutes
+            low = int(place)
+            nats = 0.0
+            if low + 1 < len(curve):
+                nats = curve[low] + (place - low) * (curve[low + 1] - curve[low])
+        nats *= CLOCK["weight"]
+        if owns[-1] == name and length_of_bout(owns) >= CLOCK["spare_minutes"] and is_held_back(name):
+            nats = max(nats, 0.0)
+        added.append(nats)
+    return np.array(added)
+
+
+def is_held_back(name):
+    return min(CLOCK["curves"].get(name, [0.0])) < 0
+
+
+def length_of_bout(owns):
+    """Epochs of the stager's bout that the last epoch is in; a single other one does not end it."""
+    start = last = len(owns) - 1
+    for epoch in range(len(owns) - 1, -1, -1):
+        if owns[epoch] == owns[-1]:
+            if last - epoch > 2:
+                break
+            start = last = epoch
+    return len(owns) - start
+
+
+def agreed(automaton, transition_weight, evidence):
+    """Labels that the best ways into all states share."""
+    a = automaton
+    weight = weigh(a.scaled, transition_weight) + a.fixed
+    best = {j: (a.initial[j] + evidence[0][a.stage[j]], (int(a.stage[j]),)) for j in range(a.n_states)}
+    for row in evidence[1:]:
+        following = {}
+        for j in range(a.n_states):
+            for e in range(a.first[j], a.first[j + 1]):
+                score, path = best.get(int(a.source[e]), (-math.inf, ()))
+                score += weight[e] + row[a.stage[j]]
+                if score > following.get(j, (-math.inf, ()))[0]:
+                    following[j] = (score, (*path, int(a.stage[j])))
+        best = following
+    columns = zip(*(path for _, path in best.values()), strict=True)
+    return [column[0] for column in itertools.takewhile(lambda column: len(set(column)) == 1, columns)]
+
+
+def sleepy_rows(rng, n_epochs):
+    """Wake, then sleep with wake in between, none of it sure."""
+    labels = np.repeat(rng.choice(3, size=n_epochs, p=[0.3, 0.4, 0.3]), rng.integers(1, 9, size=n_epochs))
+    logits = rng.normal(size=(n_epochs, 3)) + 2.0 * (np.arange(3) == labels[:n_epochs, None])
+    weights = np.exp(logits)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def case_of(rng, seed):
+    kinds = {"ends": "censored", "stay": "self", "flip": False, "durations": False}
+    return random_mapping(rng, 3, epoch=MINUTE, minimum=seed % 3 == 0, **kinds)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_every_epoch_is_weighed_by_what_was_given_out_before_it(backend, seed):
+    rng = np.random.default_rng([90, seed])
+    mapping = case_of(rng, seed) | {"clock": CLOCK, "transition_weight": 0.3}
+    mapping.pop("calibration", None)
+    profile = sg.Profile.from_dict(mapping)
+    rows, names = sleepy_rows(rng, 45), profile.scheme.names
+    plain_evidence = oracle.evidence_of(rows, {k: v for k, v in mapping.items() if k != "clock"})
+    decoder, automaton = sg.StreamingDecoder(profile), compile_automaton(profile)
+    given_out, evidence, owns = [], [], []
+    for epoch, row in enumerate(rows):
+        owns.append(names[int(row.argmax())])
+        evidence.append(plain_evidence[epoch] + nats_by_hand(names, given_out, owns))
+        given_out += decoder.push(row)
+        expected = [names[label] for label in agreed(automaton, 0.3, evidence)]
+        assert given_out == expected, epoch
+        assert decoder.clock_onset == onset_of(given_out), epoch
+    stretch = [given_out.count(name) for name in names]
+    assert sum(stretch) > 20
+
+
+def test_the_cases_of_the_oracle_reach_every_part_of_the_clock():
+    onsets, restarts, spared = 0, 0, 0
+    for seed in range(25):
+        rng = np.random.default_rng([90, seed])
+        case_of(rng, seed)
+        stages = ["WNR"[label] for label in sleepy_rows(rng, 45).argmax(axis=1)]
+        found = [onset_of(stages[:n]) for n in range(46)]
+        onsets += any(onset is not None for onset in found)
+        restarts += any(a is not None and b is None for a, b in itertools.pairwise(found))
+        spared += any(stages[n] != "W" and length_of_bout(stages[: n + 1]) >= 3 for n in range(45))
+    assert min(onsets, restarts, spared) >= 5
+
+
+# --- the same as decode, given the same onset
+
+
+@pytest.mark.parametrize("name", ["human-psg-5", "human-psg-3", "human-cardiorespiratory-3"])
+def test_without_a_limit_it_is_what_decode_gives_with_that_onset(backend, name):
+    profile = sg.Profile.load(name).for_streaming(flickers=True)
+    n_same_onset = 0
+    for seed in range(6):
+        night = sg.simulate_night(name, hours=4, seed=seed).density
+        result = decode(night, profile)
+        decoder = sg.StreamingDecoder(profile)
+        given_out = [stage for row in night.probabilities for stage in decoder.push(row)]
+        onset = decoder.clock_onset
+        given_out += decoder.finish()
+        assert onset is not None
+        n_same_onset += result.strength.clock_onsets == (onset,)
+        held = replace(result.strength, clock_onsets=(onset,))
+        expected = decode_held(night, profile, DEFAULTS, held)
+        if expected.night.clock.released or any(
+            bout.stop - bout.start >= 16 for bout in expected.night.clock.bouts
+        ):
+            continue  # it saw the end of a bout of early REM
+        assert given_out == expected.stages.tolist(), seed
+    assert n_same_onset >= 4
+
+
+def test_the_onset_is_the_first_lasting_sleep_of_what_is_given_out():
+    profile = sg.Profile.load("human-psg-3").for_streaming()
+    for seed in range(4):
+        night = sg.simulate_night("human-psg-3", hours=2, seed=seed).density
+        decoder = sg.StreamingDecoder(profile, max_lag_seconds=120)
+        stages = []
+        for row in night.probabilities:
+            stages += decoder.push(row)
+            asleep = np.array([stage != "W" for stage in stages], dtype=bool)
+            found = lasting_sleeps(asleep, 30.0, 1e6) if len(stages) else []
+            assert decoder.clock_onset == (found[0][0] if found else None)
+
+
+def night_of(stages, **confidence):
+    return one_hot(["WNR".index(stage) for stage in stages], **confidence)
+
+
+def early_profile(**changes):
+    clock = {"curves": {"R": [-4.0] * 8}, "restart_wake_minutes": 60.0}
+    return sg.Profile.from_dict(plain(3, clock=clock, transition_weight=0.0) | changes)
+
+
+@pytest.mark.parametrize("lag", [None, 0.0, 60.0, 900.0])
+def test_early_rem_is_held_back_before_and_after_onset_and_late_rem_is_not(lag):
+    stages = "W" * 10 + "R" + "W" * 9 + "N" * 30 + "RR" + "N" * 58 + "RR" + "N" * 5
+    given_out, rest = run(
+        sg.StreamingDecoder(early_profile(), max_lag_seconds=lag), night_of(stages, confidence=0.8)
+    )
+    text = "".join(itertools.chain(*given_out)) + "".join(rest)
+    assert text[10] != "R"
+    assert "R" not in text[50:52]
+    assert text[110:112] == "RR"
+
+
+def test_rem_that_lasts_is_held_back_until_it_has_lasted():
+    stages = "W" * 10 + "N" * 20 + "R" * 30 + "N" * 10
+    given_out, rest = run(sg.StreamingDecoder(early_profile()), night_of(stages, confidence=0.8))
+    text = "".join(itertools.chain(*given_out)) + "".join(rest)
+    assert "R" not in text[:45]  # 8 min are 16 epochs, of which the last is spared
+    assert text[45:60] == "R" * 15
+    assert decode(night_of(stages, confidence=0.8), early_profile()).stages[30] == "R"  # it knows how long
+
+
+@pytest.mark.parametrize(("n_wake", "is_held"), [(119, False), (121, True)])
+def test_an_hour_awake_starts_it_again(n_wake, is_held):
+    stages = "N" * 120 + "W" * n_wake + "RR" + "N" * 20
+    given_out, rest = run(sg.StreamingDecoder(early_profile()), night_of(stages, confidence=0.8))
+    text = "".join(itertools.chain(*given_out)) + "".join(rest)
+    assert ("R" not in text[120 + n_wake :]) == is_held
+
+
+def test_a_cohort_without_a_clock_streams_without_it():
+    with pytest.warns(sg.StageGuardWarning):
+        decoder = sg.StreamingDecoder("human-psg-3", cohort="narcolepsy")
+    assert decoder.profile.clock is None
+    assert decoder.clock_onset is None
+
+
+@settings(max_examples=40)
+@given(n_before=st.integers(0, 100), seed=st.integers(0, 30), lag=st.sampled_from([None, 0.0, 120.0]))
+def test_wake_before_the_night_changes_nothing(n_before, seed, lag):
+    profile = sg.Profile.load("human-psg-3").for_streaming(flickers=True)
+    rows = sg.simulate_night("human-psg-3", hours=0.7, seed=seed).density.probabilities
+    rows = np.concatenate([one_hot([0] * 4, confidence=0.999), rows])
+    padded = np.concatenate([one_hot([0] * n_before, confidence=0.999).reshape(-1, 3), rows])
+    plainly, shifted = (sg.StreamingDecoder(profile, max_lag_seconds=lag) for _ in range(2))
+    expected = list(itertools.chain(*(plainly.push(row) for row in rows)))
+    found = list(itertools.chain(*(shifted.push(row) for row in padded)))
+    assert found[n_before:] == expected
+    if plainly.clock_onset is not None:
+        assert shifted.clock_onset == plainly.clock_onset + n_before
+
+
+@pytest.mark.parametrize("lag", [0.0, 30.0, 120.0])
+def test_a_limit_is_kept_with_a_clock(backend, lag):
+    decoder = sg.StreamingDecoder("human-psg-5", max_lag_seconds=lag)
+    for row in sg.simulate_night("human-psg-5", hours=1, seed=3).density.probabilities:
+        decoder.push(row)
+        assert decoder.n_pending <= lag / 30
+
+
+def test_epochs_without_evidence_are_weighed_too(backend):
+    transitions = {"W": {"W": 0.9, "N": 0.1}, "N": {"W": 0.1, "N": 0.8, "R": 0.1}, "R": {"N": 0.1, "R": 0.9}}
+    rows = night_of("W" * 4 + "N" * 20, confidence=0.9)
+    rows[14:18] = np.nan
+    for weight in (0.0, 0.3):
+        profile = early_profile(transitions=transitions, transition_weight=weight)
+        decoder = sg.StreamingDecoder(profile)
+        given_out, rest = run(decoder, rows)
+        assert list(itertools.chain(*given_out)) + rest == decode(rows, profile).stages.tolist()
+
+
+def test_a_short_gap_does_not_end_a_bout_and_a_long_one_does():
+    rules = ClockRules.of(early_profile().clock, early_profile().scheme, 30.0)
+    clock, rem = StreamClock(rules, 30.0), 2
+    for epoch in range(15):
+        clock.see(epoch, rem)
+    assert clock.nats(15, rem)[rem] == clock.nats(15, None)[rem] == 0.0  # 8 min with this epoch
+    assert clock.nats(14, rem)[rem] < 0
+    clock.see(15, 1)
+    assert clock.nats(16, rem)[rem] == 0.0
+    assert clock.nats(16, None)[rem] < 0
+    clock.give_out([-1])
+    assert clock.nats(17, rem)[rem] < 0
+
+
+# --- kept and restored
+
+STAGES = st.lists(st.tuples(st.sampled_from("WNR?"), st.integers(1, 25)), min_size=1, max_size=12)
+
+
+@settings(max_examples=60)
+@given(
+    blocks=STAGES,
+    lag=st.sampled_from([None, 0.0, 120.0]),
+    seed=st.integers(0, 9),
+    weight=st.sampled_from([0, 0.2]),
+)
+def test_a_snapshot_keeps_the_clock(blocks, lag, seed, weight):
+    text = "".join(stage * n for stage, n in blocks)
+    rows = random_probabilities(np.random.default_rng(seed), len(text), 3, sharpness=0.7)
+    is_known = np.array([stage != "?" for stage in text])
+    rows[is_known] = 0.5 * rows[is_known] + 0.5 * night_of([s for s in text if s != "?"]).reshape(-1, 3)
+    rows[~is_known] = np.nan
+    clock = {"curves": {"R": [-4.0] * 8}, "restart_wake_minutes": 7.0, "spare_minutes": 4.0}
+    profile = early_profile(transition_weight=weight, clock=clock)
+    whole = sg.StreamingDecoder(profile, max_lag_seconds=lag)
+    cut = sg.StreamingDecoder(profile, max_lag_seconds=lag)
+    for row in rows:
+        expected = whole.push(row)
+        held = cut.snapshot()
+        cut = sg.StreamingDecoder.restore(held)
+        assert cut.snapshot() == held
+        assert cut.push(row) == expected
+        assert cut.clock_onset == whole.clock_onset
+    assert cut.finish() == whole.finish()
+    assert cut.clock_onset is None
+
+
+def resealed(snapshot, **changes):
+    header, state = snapshot_module.unpack(snapshot)
+    header["clock"] = None if header["clock"] is None else header["clock"] | changes
+    return snapshot_module.pack({key: value for key, value in header.items() if key != "lengths"}, state)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"onset": -1},
+        {"onset": 10**9},
+        {"onset": 3.0},
+        {"onset": True},
+        {"onset": "3"},
+        {"n_awake": -1},
+        {"n_awake": 10**9},
+        {"asleep": [5, 5]},
+        {"asleep": [7, 5]},
+        {"asleep": [10**9]},
+        {"asleep": list(range(12))},
+        {"asleep": None},
+        {"bouts": [[2, 10**9, 0]]},
+        {"bouts": [[2, 1, 2]]},
+        {"bouts": [[0, 1, 0]]},
+        {"bouts": [[2, 1]]},
+        {"bouts": [[2, 1, 0], [2, 2, 0]]},
+        {"bouts": 3},
+    ],
+)
+def test_a_forged_clock_is_refused(changes):
+    decoder = sg.StreamingDecoder(early_profile())
+    for row in night_of("W" * 5 + "N" * 4 + "W" * 3 + "R"):
+        decoder.push(row)
+    with pytest.raises(InputError) as error:
+        sg.StreamingDecoder.restore(resealed(decoder.snapshot(), **changes))
+    refusal(error, "the snapshot")
+
+
+def test_a_bad_row_leaves_the_clock_as_it_was():
+    decoder = sg.StreamingDecoder(early_profile())
+    for row in night_of("W" * 3 + "N" * 15 + "R" * 3):
+        before = decoder.snapshot()
+        with pytest.raises(InputError):
+            decoder.push([0.5, 0.6, 0.7])
+        assert decoder.snapshot() == before
+        decoder.push(row)
