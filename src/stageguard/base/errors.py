@@ -262,7 +262,7 @@ def error_message(error: object, file: str | os.PathLike[str] | None = None) -> 
         message = Message(f"{about}{error.strerror}")
     else:
         message = message_of(error)
-    name = "" if file is None else Path(file).name
+    name = "" if file is None else Path(str(file)).name
     is_named = name in ("", "..")  # a folder such as "." is named by its error
     if not is_named and not re.match(rf"(\S*[/\\])?{re.escape(name)}:", message):
         message = Message(f"{name}: ", message)

@@ -1,5 +1,8 @@
 """Read files up to a limit of size, and write one or several files completely or not at all.
 
+A path may be in a store (`base/storage.py`): small objects are read from local copies, and objects are
+written one at a time.
+
 Only regular files that are not too large for their kind are opened. `tests/base/test_input_files.py` checks
 that every module reads its files through this one.
 """
@@ -21,7 +24,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from stageguard.base import checks
+from stageguard.base import checks, storage
 from stageguard.base.errors import (
     OVERWRITE,
     FileFormatError,
@@ -59,7 +62,6 @@ _ENCODERS = {
     is_ascii: json.JSONEncoder(allow_nan=False, ensure_ascii=is_ascii).encode for is_ascii in (True, False)
 }
 MOST_CONTAINERS = 1_000_000  # lists and objects in a JSON document; each takes some 100 bytes of memory
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:/")  # one slash: a Path has lost the other
 SAVE_FIRST = "is a pipe or a device, expected a file. Save it to one first."
 MOST_NAME_BYTES = 255
 SYNTHETIC_FILE = "synthetic.json"  # in the top folder of a simulated cohort
@@ -67,20 +69,17 @@ SYNTHETIC_WORD = "SYNTHETIC"  # in headers, where a format has room for words
 SYNTHETIC_DEPTH = 6  # folders of the deepest native layout, and then some
 
 
-def refuse_address(path: Path | str) -> None:
-    """Refuse an address such as s3://bucket/night.csv, which would be taken for a folder named s3:."""
-    if _ADDRESS.match(str(path)):
-        raise InputError(
-            f"{str(path)[:200]} is an address, expected a file or folder of this computer. Copy it first."
-        )
-
-
 def checked_file(path: Path, kind: str) -> Path:
     """Return the path if it leads, also through links, to a regular file that is not too large for its kind.
 
     A file that is missing or not accessible raises Python's own OSError.
     """
-    refuse_address(path)
+    if storage.is_remote(path):
+        size = storage.facts_of(path).size
+        if size is not None and size > LIMITS[kind]:
+            raise _too_large(path, kind, size)
+        return path
+    storage.refuse_lost_slash(path)
     try:
         facts = path.stat()
     except OSError as error:
@@ -100,6 +99,17 @@ def checked_file(path: Path, kind: str) -> Path:
             path, "is made by the system while it is read, expected a saved file. Copy it first."
         )
     return path
+
+
+def local_file(path: Path, kind: str) -> Path:
+    """Return a checked file for a library that opens files of this computer; of an object, a local copy."""
+    checked_file(path, kind)
+    if not storage.is_remote(path):
+        return path
+    copy = storage.local_copy(path, LIMITS[kind])
+    if (size := copy.stat().st_size) > LIMITS[kind]:  # the store did not tell
+        raise _too_large(path, kind, size)
+    return copy
 
 
 def _is_empty(path: Path) -> bool:
@@ -139,18 +149,20 @@ def refuse_special(path: Path) -> None:
 
 
 def open_file(path: Path, kind: str, *, buffering: int = -1) -> BinaryIO:
-    """Return a file that is open for reading bytes."""
-    return checked_file(path, kind).open("rb", buffering=buffering)
+    """Return a file that is open for reading bytes; `buffering` of 0 is for many small slices."""
+    if storage.is_remote(path) and buffering and storage.is_large(checked_file(path, kind)):
+        return storage.open_object(path)
+    return local_file(path, kind).open("rb", buffering=buffering)
 
 
 def open_text(path: Path, kind: str, *, encoding: str = "utf-8", errors: str = "strict") -> TextIO:
     """Return a file that is open for reading text, with its line ends as they are."""
-    return checked_file(path, kind).open(encoding=encoding, errors=errors, newline="")
+    return local_file(path, kind).open(encoding=encoding, errors=errors, newline="")
 
 
 def read_file(path: Path, kind: str) -> bytes:
     """Return the bytes of a file; refuse it also if it grows too large while it is read."""
-    with checked_file(path, kind).open("rb") as file:
+    with local_file(path, kind).open("rb") as file:
         data = file.read(os.fstat(file.fileno()).st_size + 1)  # not up to the limit: `read` allocates at once
         while (block := file.read(BLOCK_BYTES)) and len(data) <= LIMITS[kind]:
             data += block
@@ -239,7 +251,7 @@ def exists_error(path: Path | str, problem: str = "", *, to: str = "replace it")
 def file_error(path: Path | str, *reason: object, code: str = "") -> FileFormatError:
     """Return an error whose message begins with the name of the file, or of an object given as text."""
     name = path if isinstance(path, str) else path.name
-    if isinstance(path, Path) and name in ("", ".."):
+    if not isinstance(path, str) and name in ("", ".."):
         name = path.resolve().name or str(path)
     error = FileFormatError(Message(name, ": ", *reason))
     error.reason, error.code = Message(*reason), code
@@ -248,7 +260,10 @@ def file_error(path: Path | str, *reason: object, code: str = "") -> FileFormatE
 
 def is_synthetic(path: str | Path) -> bool:
     """Whether a file or folder lies in a simulated cohort, marked beside it or some folders above."""
-    inner = Path(path).absolute()
+    inner = storage.location(path)
+    if storage.is_remote(inner):
+        return storage.has_marker(inner, SYNTHETIC_FILE, SYNTHETIC_DEPTH)
+    inner = inner.absolute()
     folders = (inner, *inner.parents)[: SYNTHETIC_DEPTH + 1]
     return any((folder / SYNTHETIC_FILE).is_file() for folder in folders)
 
@@ -266,10 +281,10 @@ def _too_large(path: Path, kind: str, size: int) -> FileFormatError:
 
 
 def write_text_atomic(
-    path: str | Path, text: str, *, overwrite: bool = False, spare: Iterable[Path] = ()
+    path: str | os.PathLike[str], text: str, *, overwrite: bool = False, spare: Iterable[Path] = ()
 ) -> None:
     """Write text as UTF-8; see `write_together`."""
-    write_together({Path(path): text}, overwrite=overwrite, spare=spare)
+    write_together({storage.location(path): text}, overwrite=overwrite, spare=spare)
 
 
 def write_together(
@@ -285,6 +300,9 @@ def write_together(
     Text is written as UTF-8. The bytes go to temporary files in the same folders, which are then renamed. An
     interruption leaves the old files, if there are any, and nothing else; a failure restores them.
 
+    Objects of a store are written one at a time, in this order, each complete or not at all; a failure
+    restores the earlier ones, an interruption leaves them. So what vouches for the others comes last.
+
     ``spare`` are files that must not be overwritten, such as inputs. Without ``durable`` the function does
     not wait for the disk: after a power cut a file may be empty, and the caller must check for that.
 
@@ -297,6 +315,13 @@ def write_together(
     """
     check_places(contents, overwrite=overwrite)
     targets = check_apart(contents, spare)  # links are followed, so that they survive
+    objects = {path: data for path, data in contents.items() if storage.is_remote(path)}
+    if objects:
+        contents = {path: data for path, data in contents.items() if path not in objects}
+        if contents:
+            write_together(contents, overwrite=overwrite, make_folders=make_folders, durable=durable)
+        _write_objects(objects, overwrite=overwrite)
+        return
     written: dict[Path, Path] = {}  # final path -> temporary file
     begun: list[Path] = []
     path = next(iter(contents))
@@ -335,28 +360,63 @@ def write_together(
             _remove_leftover(unsure)
 
 
+def _write_objects(contents: Mapping[Path, str | bytes], *, overwrite: bool) -> None:
+    """Write objects of a store in this order; if one fails, put back what was there before."""
+    before: dict[Path, bytes | None] = {}
+    path = next(iter(contents))
+    try:
+        for path, content in contents.items():
+            data = content.encode() if isinstance(content, str) else content
+            if len(contents) > 1:
+                before[path] = _object_bytes(path) if overwrite else None
+            storage.write_object(path, data, overwrite=overwrite)
+    except BaseException as error:
+        before.pop(path, None)  # it appears complete or not at all
+        for written, old in before.items():
+            with contextlib.suppress(OSError):
+                if old is None:
+                    storage.remove_object(written)
+                else:
+                    storage.write_object(written, old, overwrite=True)
+        if isinstance(error, FileExistsError):
+            raise exists_error(path, to="replace it, or choose another name") from None
+        if isinstance(error, OSError):
+            raise _explain(path, error) from error
+        raise
+
+
+def _object_bytes(path: Path) -> bytes | None:
+    try:
+        return read_file(path, "a recording")
+    except FileNotFoundError:
+        return None
+
+
 def real_path(path: Path) -> Path:
     """Return a path with its links followed; unlike `Path.resolve`, accept a link that leads to itself."""
-    return Path(os.path.realpath(path))
+    return path.resolve() if storage.is_remote(path) else Path(os.path.realpath(path))
 
 
 def as_path(path: object, what: str, *, may_be_folder: bool = False) -> Path:
     """Return a caller's argument as the path of a file, or of a folder such as the current one."""
-    if not isinstance(path, str | os.PathLike):
+    if not storage.names_file(path):
         raise InputError(f"{what} is {checks.shown(path)}, expected a path in quotes.")
-    text = os.fspath(path)
-    if not isinstance(text, str) or "\0" in text:
+    text: str | bytes = str(path) if storage.is_remote(path) else os.fspath(path)
+    if isinstance(text, bytes) or "\0" in text:
         raise InputError(f"{what} is {checks.shown(path)}, expected a path without zero characters.")
-    if not text or not (Path(text).name or may_be_folder):
+    found = storage.location(path)
+    if not text or not (found.name or may_be_folder):
         raise InputError(f"{what} is {checks.shown(path)}, expected a path to a file.")
-    refuse_address(text)
-    return Path(text)
+    return found
 
 
 def check_places(paths: Iterable[Path], *, overwrite: bool = False) -> None:
     """Refuse names that no file can have, and files that exist already unless they may be replaced."""
     for path in paths:
-        refuse_address(path)
+        if storage.is_remote(path):
+            _check_object_place(path, overwrite=overwrite)
+            continue
+        storage.refuse_lost_slash(path)
         n_bytes = len(os.fsencode(path.name))
         if n_bytes > MOST_NAME_BYTES:
             raise OutputError(
@@ -375,6 +435,23 @@ def check_places(paths: Iterable[Path], *, overwrite: bool = False) -> None:
             raise exists_error(path, to="replace it, or choose another name")
         if folder_mode and not stat.S_ISDIR(folder_mode):
             raise OutputError(f"cannot write {path}: {path.parent} is a file, expected a folder.")
+
+
+def _check_object_place(path: Path, *, overwrite: bool) -> None:
+    if not storage.store_of(path).is_writable:
+        raise OutputError(f"cannot write {path}: web addresses can only be read. Choose a file or a store.")
+    if not path.name:
+        raise OutputError(f"cannot write {path}: expected the name of an object.")
+    try:
+        storage.facts_of(path)
+    except FileNotFoundError:
+        return
+    except IsADirectoryError:
+        raise OutputError(f"cannot write {path}: it is a folder, expected a file name.") from None
+    except OSError as error:
+        raise _explain(path, error) from error
+    if not overwrite:
+        raise exists_error(path, to="replace it, or choose another name")
 
 
 def _mode(path: Path) -> int:
@@ -430,6 +507,8 @@ def _temporary_names(target: Path) -> Iterator[Path]:
 def remove_leftovers(targets: Iterable[Path], n_writers: int = 4) -> None:
     """Remove temporary files that up to `n_writers` killed processes left beside each of the targets."""
     for target in targets:
+        if storage.is_remote(target):  # objects are written without temporary ones
+            continue
         for temporary in islice(_temporary_names(target), n_writers):
             _remove_leftover(temporary)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,6 +12,7 @@ from click import UsageError
 
 from stageguard.base.errors import InputError, StageGuardError
 from stageguard.base.files import file_error, file_sha256, real_path
+from stageguard.base.storage import inside
 from stageguard.cli.scored_files import (
     ALIGNED_BY,
     Experts,
@@ -261,7 +261,7 @@ DENSITY_OPTIONS = ("stages", "epoch_seconds", "logits", "log", "format", "pool_t
 def recorded_file(folder: Path, described: Mapping[str, Any]) -> Path:
     """Return a file that a card names, or a table's part: at its path if it is the same, else beside it."""
     name = Path(str(described["file"])).name
-    path, beside = Path(os.path.normpath(folder / str(described.get("path") or name))), folder / name
+    path, beside = inside(folder, str(described.get("path") or name)), folder / name
     is_there = path.name == name and path.is_file()
     is_same = is_there and file_sha256(path, "a recording") == described["sha256"]
     found = beside if beside.is_file() and not is_same else path

@@ -15,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from stageguard.base.errors import InputError, StageGuardError
-from stageguard.base.files import refuse_address
+from stageguard.base.storage import location
 from stageguard.cli.command import option, packed
 from stageguard.formats.companions import (
     MOMENT_WORDS,
@@ -36,14 +36,13 @@ class PathType(click.Path):
     """A file or a folder, which need not exist: the command says what is wrong with it."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """Return the path; refuse what names no file, such as an address of the web."""
+        """Return the path, on this computer or in a store; refuse what names no file."""
         text = str(value)
         if not text.strip():  # as from an unset variable: Path("") would be the current folder
             self.fail("an empty name, expected a file or a folder.", param, ctx)
         if "\0" in text:
             self.fail(f"{text!r} holds a zero character, which no path has.", param, ctx)
-        refuse_address(text)
-        return Path(text)
+        return location(value if isinstance(value, Path) else text)
 
 
 class Number(click.FloatRange):

@@ -25,9 +25,9 @@ from stageguard.base.errors import (
     StageGuardError,
 )
 from stageguard.base.files import (
-    checked_file,
     exists_error,
     faults_named,
+    local_file,
     new_temporary,
     open_file,
     parse_json,
@@ -164,7 +164,7 @@ def unpack_archive(archive: Path, *, overwrite: bool = False) -> tuple[Path, ...
     existing file is kept if it is the same; if it differs, it is an error without ``overwrite``.
     """
     try:
-        with zipfile.ZipFile(checked_file(archive, "a recording")) as opened:
+        with zipfile.ZipFile(local_file(archive, "a recording")) as opened:
             members = [
                 item
                 for item in opened.infolist()

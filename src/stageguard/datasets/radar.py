@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from stageguard.base import checks, schema
 from stageguard.base.errors import FileFormatError, InputError, did_you_mean
-from stageguard.base.files import checked_file, is_synthetic, read_text
+from stageguard.base.files import is_synthetic, local_file, read_text
 from stageguard.base.schema import parse_toml
 from stageguard.base.units import scale_to
 from stageguard.datasets import Entry
@@ -83,7 +83,7 @@ class _NpzFile:
         if name not in self.names():
             return None
         self.shape(name)
-        with np.load(checked_file(self.path, "a recording"), allow_pickle=False) as archive:
+        with np.load(local_file(self.path, "a recording"), allow_pickle=False) as archive:
             return np.asarray(archive[name])
 
     def fact(self, name: str, fact: str) -> Any:
@@ -93,7 +93,7 @@ class _NpzFile:
         return None if values is None else values.item()
 
     def _archive(self) -> zipfile.ZipFile:
-        return zipfile.ZipFile(checked_file(self.path, "a recording"))
+        return zipfile.ZipFile(local_file(self.path, "a recording"))
 
 
 def time_axis(shape: tuple[int, ...]) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 
 from stageguard.base.errors import FileFormatError, StageGuardError
 from stageguard.base.extras import library
-from stageguard.base.files import checked_file, faults_named, open_file, open_text
+from stageguard.base.files import faults_named, local_file, open_file, open_text
 from stageguard.formats.hdf5 import opened_hdf5
 from stageguard.formats.recordings.raw import Array, Sliced
 from stageguard.formats.tables.delimited import read_delimited
@@ -136,7 +136,7 @@ def mat_row(path: Path, variable: str) -> Samples:
 def _mat5_row(path: Path, variable: str) -> Samples:
     io = library("scipy.io", f"reading {named(path)}")
     with reading(path):
-        shapes = {name: shape for name, shape, _ in io.whosmat(checked_file(path, "a recording"))}
+        shapes = {name: shape for name, shape, _ in io.whosmat(local_file(path, "a recording"))}
     name = _pick(path, variable, list(shapes))
     shape = tuple(int(n) for n in shapes[name])
     length = int(np.prod(shape))
@@ -147,7 +147,7 @@ def _mat5_row(path: Path, variable: str) -> Samples:
 
     def load() -> Iterator[Array]:
         with reading(path):
-            yield np.ravel(io.loadmat(checked_file(path, "a recording"), variable_names=[name])[name])
+            yield np.ravel(io.loadmat(local_file(path, "a recording"), variable_names=[name])[name])
 
     return spool_samples(length, load, path)
 
@@ -172,14 +172,14 @@ def table_columns(path: Path, wanted: Sequence[str]) -> dict[str, Samples]:
     parquet = library("pyarrow.parquet" if is_parquet else "pyarrow.csv", f"reading {named(path)}")
     if not is_parquet:
         return _csv_columns(path, wanted, parquet)
-    with reading(path), parquet.ParquetFile(checked_file(path, "a recording")) as file:
+    with reading(path), parquet.ParquetFile(local_file(path, "a recording")) as file:
         length = int(file.metadata.num_rows)
         names = [name for name in wanted if name in file.schema_arrow.names]
     if not length:
         raise dataset_error(path, "has no rows.")
 
     def load(name: str) -> Iterator[Array]:
-        with reading(path), parquet.ParquetFile(checked_file(path, "a recording")) as file:
+        with reading(path), parquet.ParquetFile(local_file(path, "a recording")) as file:
             for batch in file.iter_batches(batch_size=_BLOCK, columns=[name]):
                 yield batch.column(0).to_numpy(zero_copy_only=False)
 
@@ -195,7 +195,7 @@ def _csv_columns(path: Path, wanted: Sequence[str], csv: Any) -> dict[str, Sampl
         return {}
     options = csv.ConvertOptions(include_columns=names, column_types=dict.fromkeys(names, "float64"))
     layout = csv.ReadOptions(column_names=header, skip_rows=1)
-    source = checked_file(path, "a recording")
+    source = local_file(path, "a recording")
     with reading(path), csv.open_csv(source, read_options=layout, convert_options=options) as reader:
         rows = ([column.to_numpy(zero_copy_only=False) for column in batch.columns] for batch in reader)
         return dict(zip(names, spool(rows, path, len(names)), strict=True))
@@ -209,7 +209,7 @@ def sheet_rows(path: Path) -> list[list[Cell]]:
     if path.suffix == ".xls":
         xlrd = library("xlrd", f"reading {path.name}")
         with reading(path):
-            sheet = xlrd.open_workbook(str(checked_file(path, "a list"))).sheet_by_index(0)
+            sheet = xlrd.open_workbook(str(local_file(path, "a list"))).sheet_by_index(0)
             return [list(sheet.row_values(row)) for row in range(sheet.nrows)]
     openpyxl = library("openpyxl", f"reading {path.name}")
     with faults_named(path.name), open_file(path, "a list") as file:

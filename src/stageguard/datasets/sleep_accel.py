@@ -12,7 +12,7 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import Floats, Ints
 from stageguard.base.errors import InputError
-from stageguard.base.files import checked_file, is_synthetic, open_text
+from stageguard.base.files import is_synthetic, local_file, open_text
 from stageguard.datasets import Entry
 from stageguard.datasets.samples import dataset_error
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
@@ -186,7 +186,7 @@ def _numbers(path: Path, n_columns: int) -> Floats:
         raise dataset_error(path, "is empty. Was it fetched completely?")
     try:
         rows: Floats = np.loadtxt(
-            checked_file(path, "text"), delimiter="," if "," in first else None, ndmin=2, comments=None
+            local_file(path, "text"), delimiter="," if "," in first else None, ndmin=2, comments=None
         )
     except ValueError as error:
         raise dataset_error(path, f"is not a table of numbers ({' '.join(str(error).split())}).") from None

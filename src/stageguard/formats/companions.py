@@ -15,6 +15,7 @@ from stageguard.base.arrays import Floats, Indices
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import Argument, InputError, PinError, did_you_mean, message_of
 from stageguard.base.files import file_error, read_cell
+from stageguard.base.storage import location
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.formats.tables.probabilities import other_columns
 from stageguard.formats.tables.row_times import meaning_of
@@ -50,10 +51,10 @@ def parse_pins(texts: Sequence[str]) -> dict[int, str]:
             raise PinError(
                 "a pin is empty, expected one such as 120=R, or a table with the columns epoch and stage."
             )
-        if "=" in text and not Path(text).is_file():
+        if "=" in text and not location(text).is_file():
             pairs += [_item(part) for part in text.split(",") if part.strip()]
         else:
-            pairs += _pin_table(Path(text))
+            pairs += _pin_table(location(text))
     pins: dict[int, str] = {}
     for epoch, stage in pairs:
         if not epoch.strip().isdecimal() or len(epoch.strip()) > MOST_DIGITS:

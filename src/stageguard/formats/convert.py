@@ -30,6 +30,7 @@ from stageguard.base.errors import (
     message_of,
 )
 from stageguard.base.files import as_path, check_places, write_together
+from stageguard.base.storage import location, names_file
 from stageguard.formats import registry
 from stageguard.formats.density import DensityFile, existing_file
 from stageguard.formats.events import by_onset, with_events_of, with_plain_events
@@ -217,13 +218,13 @@ def convert(
         source = [source]
     if isinstance(source, list) and all(map(_is_night, source)):
         _refuse_list(source, form, has_annotations=beside is not None)
-        spare = [Path(night) for night in source if isinstance(night, str | os.PathLike)]
+        spare = [location(night) for night in source if names_file(night)]
         if form.holds_scorings:
             return _write_scorings(form, source, path, options, reshape, overwrite=overwrite, spare=spare)
         nights = [reshape(outgoing_of(night, options)) for night in source]
         return _write_cohort(form, nights, path, overwrite=overwrite, spare=spare)
     night = reshape(outgoing_of(source, options))
-    spare = [Path(source)] if isinstance(source, str | os.PathLike) else []
+    spare = [location(source)] if names_file(source) else []
     if beside is not None:
         night = with_events_of(night, beside, is_placed=not form.holds_decoding)
         spare.append(beside)
@@ -367,8 +368,8 @@ def _refuse_list(sources: Sequence[Any], form: FileFormat, *, has_annotations: b
 def _is_night(source: Any) -> bool:
     """Whether an item of a list is a night, rather than the stage of an epoch."""
     if isinstance(source, str):
-        return Path(source).exists()
-    return isinstance(source, os.PathLike | Decoding | Hypnogram | Hypnodensity | Scoring)
+        return location(source).exists()
+    return names_file(source) or isinstance(source, Decoding | Hypnogram | Hypnodensity | Scoring)
 
 
 def _format_for(path: Path, name: str | None, argument: str, *, is_density: bool = False) -> FileFormat:
@@ -423,7 +424,7 @@ class ListedFile(os.PathLike[str]):
 
     def __fspath__(self) -> str:
         """Return the path."""
-        return os.fspath(self.path)
+        return str(self.path)
 
     def name(self, night: Outgoing) -> Outgoing:
         """Return a night with this name and start."""
@@ -436,9 +437,10 @@ class ListedFile(os.PathLike[str]):
 
 def outgoing_of(source: Any, options: FileOptions) -> Outgoing:
     """Return a night to write from a file, or from an object of this package or another library."""
-    if isinstance(source, str | os.PathLike):
-        night = _read_file(existing_file(source), options)
-        return source.name(night) if isinstance(source, ListedFile) else night
+    if names_file(source):
+        if isinstance(source, ListedFile):
+            return source.name(_read_file(existing_file(source.path), options))
+        return _read_file(existing_file(source), options)
     if isinstance(source, Hypnodensity) and options != FileOptions():
         return _add_density(Outgoing(None), read_density_object(source, options))
     if isinstance(source, Decoding | Hypnogram | Hypnodensity):

@@ -21,6 +21,7 @@ from stageguard.base.errors import (
     message_of,
 )
 from stageguard.base.files import checked_file, file_error
+from stageguard.base.storage import location
 from stageguard.formats.raw_night import FileOptions, RawDensity, Where
 from stageguard.night.hypnodensity import (
     ROUNDED,
@@ -57,7 +58,7 @@ class DensityFile:
 
 def existing_file(source: str | os.PathLike[str]) -> Path:
     """Return the path of an existing file; anything else is an error that says what to do."""
-    path = Path(source)
+    path = location(source)
     if "\x00" in str(path):
         raise InputError(f"the path {str(path)[:60]!r} has a NUL in it, expected the name of a file.")
     try:
@@ -84,7 +85,7 @@ def settle_epoch_seconds(
     """Return the epoch length from the caller or the file, or None; refuse it if they disagree."""
     if found is None:
         return given
-    owner = "the file" if isinstance(path, Path) else "the object"
+    owner = "the file" if not isinstance(path, str) else "the object"
     by = f"by its {source}" if source else f"by {owner}"
     if not SHORTEST_EPOCH <= found <= LONGEST_EPOCH:
         raise file_error(
@@ -139,11 +140,11 @@ def build_density(path: Where, raw: RawDensity, options: FileOptions) -> Density
 def _epoch_seconds(path: Where, raw: RawDensity, options: FileOptions) -> tuple[float, list[str]]:
     """Return the epoch length from the caller, the file, the tool or the default, and remarks on it."""
     notes = list(raw.notes)
-    owner = "the file" if isinstance(path, Path) else "the object"
+    owner = "the file" if not isinstance(path, str) else "the object"
     seconds = settle_epoch_seconds(path, options.epoch_seconds, raw.epoch_seconds, raw.epoch_source)
     if raw.epoch_source and options.epoch_seconds is None:
         told = f"epochs last {seconds:g} s: from {owner}'s {raw.epoch_source}"
-        notes.append(FileRemark(told) if isinstance(path, Path) else told)
+        notes.append(FileRemark(told) if not isinstance(path, str) else told)
     if seconds is not None:
         return seconds, notes
     silent = f"{owner} does not say how long an epoch is"

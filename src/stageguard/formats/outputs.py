@@ -19,6 +19,7 @@ import numpy.typing as npt
 from stageguard.base.arrays import Floats, Labels
 from stageguard.base.errors import FileFormatError, for_people, warn
 from stageguard.base.files import file_error, json_lines, parse_json, read_file, write_cell, write_together
+from stageguard.base.storage import is_remote, location, relative_address
 from stageguard.formats.sniffing import header_cells
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.formats.tables.one_night import DECODED_COLUMNS
@@ -159,7 +160,7 @@ def write_decoding(
         Write the profile to its own file, once for all nights in the folder, and only its hash into the
         sidecar; by default the sidecar holds the profile.
     """
-    files = output_paths(Path(path))
+    files = output_paths(location(path))
     beside: dict[Path, str] = {}
     if files.svg is not None and svg is not None:
         beside[files.svg] = svg
@@ -169,11 +170,11 @@ def write_decoding(
     source, spare = None, list[Path]()
     if source_path is not None:
         data = None if source_text is None else source_text.encode()
-        source = describe_file(Path(source_path), data, folder=files.sidecar.parent)
+        source = describe_file(location(source_path), data, folder=files.sidecar.parent)
         if data is None:
-            spare.append(Path(source_path))
+            spare.append(location(source_path))
         else:
-            written = {Path(source_path): data, **beside}
+            written = {location(source_path): data, **beside}
     written |= output_texts(
         decoding,
         files,
@@ -274,7 +275,9 @@ def is_as_written(content: Mapping[str, Any]) -> bool:
 
 
 def relative_path(path: Path, folder: Path) -> str | None:
-    """Return the path of an input from the output's folder; None between drives."""
+    """Return the path of an input from the output's folder; None between drives and between stores."""
+    if is_remote(path) or is_remote(folder):
+        return relative_address(path, folder)
     try:
         return Path(os.path.relpath(path.absolute(), folder.absolute())).as_posix()
     except ValueError:
@@ -362,7 +365,7 @@ def plain(value: Any) -> Any:
 
 def read_hypnogram_tsv(path: str | os.PathLike[str]) -> HypnogramTable:
     """Return the rows of a TSV that `write_decoding` wrote; anything else is a FileFormatError."""
-    path = Path(path)
+    path = location(path)
     table = read_delimited(path, kind="text", delimiter="\t", quotes=False)
     missing = [name for name in ("stage", "label") if name not in table.header]
     if missing:
@@ -387,7 +390,7 @@ def read_sidecar(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def read_whole_sidecar(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return a whole sidecar: the meanings of columns, and the "stageguard" part."""
-    path = Path(path)
+    path = location(path)
     try:
         content = parse_json(read_file(path, "JSON"))
     except (ValueError, RecursionError) as error:
@@ -527,7 +530,7 @@ def write_posterior(
 
     The posterior was made with the strength of the decoding; the other arguments are as in `write_decoding`.
     """
-    stem, source = Path(path), Path(source_path)
+    stem, source = location(path), location(source_path)
     table, sidecar, drawn = (stem.with_name(stem.name + suffix) for suffix in POSTERIOR_SUFFIXES)
     rows = _posterior_table(posterior)
     contents: dict[Path, str | bytes] = {table: rows}

@@ -13,6 +13,8 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.errors import Argument, FileFormatError, InputError, StageGuardError, message_of
 from stageguard.base.files import faults_named, file_error
+from stageguard.base.storage import names_file
+from stageguard.base.streams import as_file, is_stream
 from stageguard.formats import registry
 from stageguard.formats.density import (
     LABELS_ALONE,
@@ -50,10 +52,12 @@ def read_density(
 
     Parameters
     ----------
-    source : path-like or object
+    source : path-like, bytes, binary file or object
         A file (CSV, TSV, `.npy`, `.npz`, Parquet, YASA JSON, GSSC CSV, Luna POPS table, Stanford STAGES
-        hypnodensity, ...), or an object in memory: a `yasa.Hypnogram`, a pandas, polars or xarray table, an
-        array or tensor of numbers, or `(probabilities, classes)` of a scikit-learn classifier.
+        hypnodensity, ...) of this computer or at an address (s3://..., https://..., with the extra `remote`);
+        its bytes, or an object open for reading them; or an object in memory: a `yasa.Hypnogram`, a pandas,
+        polars or xarray table, an array or tensor of numbers, or `(probabilities, classes)` of a scikit-learn
+        classifier.
     format : str, optional
         The format or tool, if the content does not tell: for example ``"usleep-npy"`` for an array whose
         columns are in U-Sleep's order. The page on formats lists the names.
@@ -100,8 +104,11 @@ def read_density(
         pool_to_seconds=pool_to_seconds,
         normalize=normalize,
     )
-    if isinstance(source, str | os.PathLike):
+    if names_file(source):
         return read_density_file(source, options).density
+    if is_stream(source):
+        with as_file(source, "an array") as path:
+            return read_density_file(path, options).density
     return read_density_object(source, options).density
 
 
@@ -301,10 +308,11 @@ def read_hypnogram(
 
     Parameters
     ----------
-    source : path-like or object
-        A file of any format in docs/formats.md, or a hypnogram of YASA, annotations of MNE, a `SleepRecord`
-        of SleepECG, a table of lunapi, pandas or polars, or a sequence of stage names. Movement and unscored
-        epochs are -1.
+    source : path-like, bytes, binary file or object
+        A file of any format in docs/formats.md, of this computer or at an address (s3://..., https://...,
+        with the extra `remote`); its bytes, or an object open for reading them; or a hypnogram of YASA,
+        annotations of MNE, a `SleepRecord` of SleepECG, a table of lunapi, pandas or polars, or a sequence of
+        stage names. Movement and unscored epochs are -1.
     format : str, optional
         Name of the format, if the content is ambiguous; by default it is found from the content.
     scheme : StageScheme or str, optional
@@ -340,7 +348,10 @@ def read_hypnogram(
 
 def read_hypnogram_file(source: str | os.PathLike[str] | Any, options: FileOptions) -> HypnogramFile:
     """Like `read_hypnogram`, with the argmax, the profile, and remarks on what was assumed."""
-    if not isinstance(source, str | os.PathLike):
+    if is_stream(source):
+        with as_file(source, "an array") as path:
+            return parse_hypnogram(existing_file(path), options)[0]
+    if not names_file(source):
         from stageguard.formats.objects import read_hypnogram_object
 
         path, raw = read_hypnogram_object(source, options)

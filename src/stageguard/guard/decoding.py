@@ -209,7 +209,7 @@ class Decoding(ComparedByValue, ExportableStages):
     def report(self, path: str | os.PathLike[str], *, overwrite: bool = False, **shown: Any) -> None:
         """Write the night as one HTML page; `shown` are the keywords of `stageguard.night_report`."""
         page = load("report.night:night_report")(self, **shown)
-        write_text_atomic(os.fspath(path), page, overwrite=overwrite)
+        write_text_atomic(path, page, overwrite=overwrite)
 
     def provenance(self) -> dict[str, Any]:
         """Return what is needed to reproduce this result."""

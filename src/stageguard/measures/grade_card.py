@@ -19,6 +19,7 @@ from stageguard.base.arrays import NAN, Floats, Ints
 from stageguard.base.errors import InputError, StageGuardError, did_you_mean, record_fault
 from stageguard.base.files import file_error, json_lines, load_json, write_text_atomic
 from stageguard.base.schema import plain_table
+from stageguard.base.storage import location
 from stageguard.base.values import ComparedByValue
 from stageguard.base.version import __version__
 from stageguard.guard.decoding import Decoding
@@ -353,10 +354,10 @@ class GradeCard(ComparedByValue, Mapping[str, Grade]):
     @classmethod
     def load(cls, path: str | Path) -> GradeCard:
         """Read a card that `save` wrote; refuse one that was changed since."""
-        content = read_card(Path(path))
+        content = read_card(location(path))
         if content["stageguard"].get("sha256") != card_sha256(content):
-            raise file_error(Path(path), "was changed after it was written. See: stageguard verify.")
-        return card_of(Path(path), content)
+            raise file_error(location(path), "was changed after it was written. See: stageguard verify.")
+        return card_of(location(path), content)
 
 
 def require_card(value: object, what: str) -> None:

@@ -21,7 +21,8 @@ from stageguard.base.errors import (
     OutputError,
     OutputExistsError,
 )
-from stageguard.base.files import checked_file, parse_json, refuse_address, write_together
+from stageguard.base.files import local_file, parse_json, write_together
+from stageguard.base.storage import local_only
 from stageguard.nn.checkpoint import CARD, WEIGHTS, codec, first_difference, plain_tensors, safetensors
 from stageguard.nn.inference import ValidationScore
 from stageguard.nn.options import TrainingOptions
@@ -66,7 +67,7 @@ class Location:
 
 def check_output(folder: Path, *, overwrite: bool) -> None:
     """Refuse, before any work is done, a folder that has a network already or cannot be written to."""
-    refuse_address(folder)
+    local_only(folder, "training")
     if (folder / CARD).exists() and not overwrite:
         raise OutputExistsError(
             Message(f"{folder} holds a network already. ", OVERWRITE, " to train it anew.")
@@ -170,7 +171,7 @@ def resume(run: TrainingRun, location: Location) -> None:
     if not path.exists():
         return
     try:
-        with safetensors.safe_open(checked_file(path, "weights"), "pt") as file:
+        with safetensors.safe_open(local_file(path, "weights"), "pt") as file:
             metadata = file.metadata()
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         stored, numbers, names, replaced = (parse_json(metadata[key]) for key in METADATA)

@@ -22,6 +22,7 @@ from stageguard.base.errors import (
 )
 from stageguard.base.lazy import ShownInNotebooks
 from stageguard.base.schema import Document, read_toml
+from stageguard.base.storage import location
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.period import Period, period_of
 from stageguard.night.stages import StageScheme
@@ -236,11 +237,11 @@ class Profile(Document, ShownInNotebooks):
         if built_in is not None:
             return built_in
         try:
-            path = Path(name_or_path)
+            path = location(name_or_path)
         except TypeError:
             got = checks.shown(name_or_path)
             raise ProfileError(f"profile is {got}, expected a name or the path of a .toml file.") from None
-        if isinstance(name_or_path, Path) or path.suffix == ".toml" or _is_file(path):
+        if not isinstance(name_or_path, str) or path.suffix == ".toml" or _is_file(path):
             return _from_file(path)
         raise ProfileError(
             f"unknown profile {checks.shown(name_or_path)}. Built in: {', '.join(profiles()) or 'none'}; "

@@ -27,7 +27,7 @@ from stageguard.base.errors import (
     visible,
     warn,
 )
-from stageguard.base.files import refuse_address
+from stageguard.base.storage import is_remote, refuse_lost_slash, store_of
 from stageguard.runner.stopping import raise_if_stopped
 
 if TYPE_CHECKING:
@@ -236,7 +236,13 @@ def check_folder(folder: Path | None) -> None:
     """Refuse a folder that cannot be written to, before hours of work."""
     if folder is None:
         return
-    refuse_address(folder)
+    if is_remote(folder):
+        if not store_of(folder).is_writable:
+            raise OutputError(f"cannot write to {folder}: web addresses can only be read.")
+        if folder.is_file():
+            raise OutputError(f"cannot write to {folder}: it is a file, expected a folder.")
+        return
+    refuse_lost_slash(folder)
     existing = next((path for path in (folder, *folder.absolute().parents) if path.exists()), folder)
     if not existing.is_dir():
         raise OutputError(f"cannot write to {folder}: {existing} is a file, expected a folder.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -16,6 +15,7 @@ import numpy as np
 from stageguard.base.errors import ProfileError, StageGuardError, record_fault
 from stageguard.base.files import file_error, file_sha256, special
 from stageguard.formats.cohort_dataset import describe_dataset
+from stageguard.base.storage import inside
 from stageguard.formats.cohort_table import TABLE_SUFFIXES
 from stageguard.formats.outputs import (
     JSON_SUFFIX,
@@ -218,7 +218,7 @@ def _recorded_input(folder: Path, recorded: dict[str, Any]) -> Path:
     beside = folder / Path(recorded["file"]).name
     if beside.is_file() or not recorded.get("path"):
         return beside
-    path = Path(os.path.normpath(folder / recorded["path"]))
+    path = inside(folder, recorded["path"])
     if "files" in recorded:  # a folder: of others, nobody would take it for the dataset by its name
         return path
     is_it = path.name == beside.name and path.is_file()

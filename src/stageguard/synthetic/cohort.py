@@ -16,7 +16,8 @@ from typing import Any
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError, OutputError, OutputExistsError
-from stageguard.base.files import SYNTHETIC_FILE, exists_error, refuse_address
+from stageguard.base.files import SYNTHETIC_FILE, exists_error
+from stageguard.base.storage import local_only
 from stageguard.base.version import __version__
 from stageguard.measures.statistics import sleep_statistics
 from stageguard.night.quantities import REPORTED
@@ -187,7 +188,7 @@ def simulate_cohort(
 
 def _check_place(folder: Path, overwrite: bool) -> None:
     """Refuse a folder that contains anything but an earlier simulation that may be replaced."""
-    refuse_address(folder)
+    local_only(folder, "a simulation")
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"cannot write {folder}: it is a file, expected a folder.")
     if not folder.exists() or next(folder.iterdir(), None) is None:

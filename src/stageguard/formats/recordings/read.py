@@ -11,12 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
 from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import FileFormatError, InputError, MissingFileError, warn
 from stageguard.base.files import as_path, faults_named, file_error, is_synthetic, open_file
+from stageguard.base.storage import location
+from stageguard.base.streams import is_stream, kept_file
 from stageguard.base.units import known_unit, scale_to, standard_unit
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
@@ -37,7 +40,7 @@ SNAP = 0.01  # of an epoch, because clocks of two files are rounded to seconds
 
 
 def read_recording(
-    path: PathLike,
+    path: PathLike | bytes | bytearray | BinaryIO,
     *,
     id: str | None = None,
     subject: str | None = None,
@@ -50,8 +53,10 @@ def read_recording(
 
     Parameters
     ----------
-    path : path-like
-        EDF, EDF+ (also with gaps, which are NaN), or the header (.hea) of a WFDB record.
+    path : path-like, bytes or binary file
+        EDF, EDF+ (also with gaps, which are NaN), or the header (.hea) of a WFDB record, on this computer or
+        at an address (s3://..., with the extra `remote`). Bytes, or what an object open for reading gives,
+        are kept in a temporary file until the process ends.
     id : str, optional
         What to call the recording; by default the file's name.
     subject : str, optional
@@ -80,7 +85,7 @@ def read_recording(
     InputError
         A channel in `channels` does not exist; the message lists those that do.
     """
-    path = as_path(path, "path")
+    path = kept_file(path, "a recording") if is_stream(path) else as_path(path, "path")
     with faults_named(path.name):
         try:
             raw = _read_raw(path)
@@ -229,7 +234,7 @@ def _scorings(
             begins = _seconds_after(each, recording, label) if each.start is not None else each.offset_seconds
             night = each
         else:
-            label = Path(each).name
+            label = location(each).name
             scored = read_hypnogram_file(each, FileOptions())
             night = scored.hypnogram
             notes += tuple(f"{label}: {note}" for note in scored.notes)

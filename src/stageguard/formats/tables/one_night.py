@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,7 +82,7 @@ def refuse_many(path: Where, name: str, cells: Sequence[str], header: Sequence[s
     more = " or read each and put them together with sg.combine." if what == "channels" else (
         f" for example with pandas: table[table[{name!r}] == {values[0][:40]!r}]."
     )  # fmt: skip
-    if name.strip().casefold() == "id" and isinstance(path, Path):
+    if name.strip().casefold() == "id" and not isinstance(path, str):
         is_decoded = DECODED_COLUMNS.issubset(header)
         more += (
             " This is an output of decode: check, compare and stats read all of it."
@@ -124,7 +123,7 @@ def refuse_runs(
         shown = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
         whole = (
             f", or name the column id and decode all of them: stageguard decode {where.name} --output out.csv"
-            if can_decode and isinstance(where, Path)
+            if can_decode and not isinstance(where, str)
             else ""
         )
         raise file_error(

@@ -270,7 +270,7 @@ def _density(where: Where, columns: Mapping[str, Floats], document: Mapping[str,
         epoch_seconds=frequency_seconds(where, document["freq"]),
         start=start,
         notes=tuple(notes),
-        source=None if scorer is None or isinstance(where, Path) else f"{where} of {str(scorer)[:200]}",
+        source=None if scorer is None or not isinstance(where, str) else f"{where} of {str(scorer)[:200]}",
     )
 
 
