@@ -16,7 +16,7 @@ OLDEST := .venv-minimum
 BUILD_TOOLS := scikit-build-core nanobind cmake ninja
 QUIET := -qq --disable-pip-version-check
 comma := ,
-EXTRAS := test$(comma)docs$(comma)study$(comma)plots$(comma)review$(comma)cluster$(comma)recordings$(comma)formats$(comma)torch$(comma)onnx
+EXTRAS := test$(comma)docs$(comma)study$(comma)plots$(comma)review$(comma)cluster$(comma)remote$(comma)recordings$(comma)formats$(comma)torch$(comma)onnx
 CORE := CMakeLists.txt $(wildcard src/stageguard/guard/kernels/_core/*.cpp src/stageguard/guard/kernels/_core/*.hpp src/stageguard/guard/kernels/_core/*.h)
 TESTS_STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 
@@ -163,7 +163,7 @@ $(BENCH)/.installed-bench: pyproject.toml constraints.txt | $(BENCH)/.installed
 constraints: TORCH := $(shell grep '^torch==' constraints.txt)
 constraints: $(FRESH)/.created
 	$(FRESH)/$(BIN)/python -m pip install $(QUIET) $(BUILD_TOOLS)
-	$(FRESH)/$(BIN)/python -m pip install $(QUIET) --no-build-isolation $(TORCH) '.[torch,recordings,formats,study,plots,review,cluster,docs,test,fuzz,bench]'
+	$(FRESH)/$(BIN)/python -m pip install $(QUIET) --no-build-isolation $(TORCH) '.[torch,recordings,formats,study,plots,review,cluster,remote,gs,docs,test,fuzz,bench]'
 	@{ echo "# Every version, base and extras and build tools, as resolved together by 'make constraints'."; \
 	echo "# Resolved on Linux: what only macOS or Windows needs is not pinned."; \
 	$(FRESH)/$(BIN)/python -m pip freeze --all --exclude pip --exclude stageguard | sed 's/+cpu$$//'; } > constraints.txt

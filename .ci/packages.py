@@ -74,6 +74,12 @@ facts |= {"profile": "human-actigraphy-2", "output": "logits", "layout": ["windo
 onnx.helper.set_model_props(model, {"stageguard": json.dumps(facts)})
 onnx.save(model, "linear.onnx")
 """
+REMOTE = """
+import stageguard as sg, s3fs
+density = sg.read_density('night.csv')
+density.save('memory://nights/night.csv')
+assert sg.read_density('memory://nights/night.csv') == density
+"""
 # By extra, in this order: what must work with it, commands and Python.
 WORK = {
     "": [
@@ -102,6 +108,8 @@ WORK = {
     "study": ["stageguard study run study.toml --output study"],
     "plots": [PLOTS],
     "review": [REVIEW],
+    "remote": [REMOTE],
+    "gs": ["import gcsfs, upath; upath.UPath('gs://bucket/night.csv', token='anon')"],  # no store to ask
     "cluster": ["stageguard decode night.csv -p human-psg-5 -o clustered --scheduler local"],
 }
 

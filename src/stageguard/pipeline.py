@@ -13,6 +13,7 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError
+from stageguard.base.storage import names_file
 from stageguard.base.values import ComparedByValue
 from stageguard.formats.recordings.read import read_recording
 from stageguard.guard.decode import decode
@@ -275,7 +276,7 @@ def _derivations(
         raise InputError("channels of 'eeg' are empty, expected one or more.")
     nights = []
     for mapping in mappings:
-        if isinstance(recording, str | Path):
+        if names_file(recording):
             night = read_recording(recording, channels=mapping or None)
         else:
             Recording.check(recording)

@@ -252,7 +252,7 @@ def file_error(path: Path | str, *reason: object, code: str = "") -> FileFormatE
     """Return an error whose message begins with the name of the file, or of an object given as text."""
     name = path if isinstance(path, str) else path.name
     if not isinstance(path, str) and name in ("", ".."):
-        name = path.resolve().name or str(path)
+        name = real_path(path).name or str(path)
     error = FileFormatError(Message(name, ": ", *reason))
     error.reason, error.code = Message(*reason), code
     return error
@@ -380,6 +380,8 @@ def _write_objects(contents: Mapping[Path, str | bytes], *, overwrite: bool) -> 
                     storage.write_object(written, old, overwrite=True)
         if isinstance(error, FileExistsError):
             raise exists_error(path, to="replace it, or choose another name") from None
+        if isinstance(error, FileNotFoundError):
+            raise OutputError(f"cannot write {path}: there is no such bucket. Create it first.") from None
         if isinstance(error, OSError):
             raise _explain(path, error) from error
         raise
@@ -392,9 +394,17 @@ def _object_bytes(path: Path) -> bytes | None:
         return None
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it; a store needs none, and would make a bucket."""
+    if not storage.is_remote(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
 def real_path(path: Path) -> Path:
     """Return a path with its links followed; unlike `Path.resolve`, accept a link that leads to itself."""
-    return path.resolve() if storage.is_remote(path) else Path(os.path.realpath(path))
+    if storage.is_remote(path):
+        return path if storage.store_of(path).is_web else path.resolve()  # which would ask the web site
+    return Path(os.path.realpath(path))
 
 
 def as_path(path: object, what: str, *, may_be_folder: bool = False) -> Path:

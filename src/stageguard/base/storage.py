@@ -179,14 +179,14 @@ def _options(scheme: str, store: Store, text: str) -> tuple[str, dict[str, Any]]
                 f"{_without_secrets(text)[:200]} has credentials in it, expected them in the environment."
             )
         return f"{scheme}://{rest}", {} if store.is_local else {"use_listings_cache": False}
-    from urllib.parse import unquote
+    import base64
+    from urllib.parse import unquote_to_bytes
 
     options: dict[str, Any] = {}
     user, at, host = host.rpartition("@")
     if at:
-        name, _, password = user.partition(":")
-        basic = library("aiohttp", f"{scheme}://", store.extra).BasicAuth
-        options["auth"] = basic(unquote(name), unquote(password))
+        coded = base64.b64encode(unquote_to_bytes(user)).decode()
+        options["headers"] = {"Authorization": f"Basic {coded}"}
     inner, _, query = inner.partition("#")[0].partition("?")
     if query:
         options["params"] = query
@@ -277,7 +277,7 @@ _numbers = count()
 
 def facts_of(path: Path) -> Facts:
     """Return the size and the version of an object; a missing object or a folder raises an OSError."""
-    name = str(path)
+    name = _identity(path)
     with _lock:
         told = _facts.get(name)
     if told is not None and time.monotonic() - told[0] < FRESH_SECONDS:
@@ -285,7 +285,7 @@ def facts_of(path: Path) -> Facts:
     with store_errors(path):
         info: Mapping[str, Any] = cast(Any, path).fs.info(cast(Any, path).path)
     if info.get("type") == "directory":
-        raise IsADirectoryError(errno.EISDIR, "Is a directory", name)
+        raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))
     keys = ("ETag", "etag", "generation", "LastModified", "updated", "mtime", "Last-Modified", "created")
     version = tuple(f"{key}={info[key]}" for key in keys if info.get(key) is not None)
     facts = Facts(info.get("size"), version or (f"asked={next(_numbers)}",))
@@ -300,7 +300,12 @@ def facts_of(path: Path) -> Facts:
 def forget(path: Path) -> None:
     """Ask the store again about an object that has just been written or removed."""
     with _lock:
-        _facts.pop(str(path), None)
+        _facts.pop(_identity(path), None)
+
+
+def _identity(path: Path) -> str:
+    """Return what tells an object from others: what one token may read, another may not. Never shown."""
+    return f"{path}\n{sorted(cast(Any, path).storage_options.items())}"
 
 
 # ---- local copies
@@ -331,6 +336,7 @@ class _Copies:
         """Remove the folder."""
         import shutil
 
+        self._held.close()
         if self.is_ours:
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -393,7 +399,9 @@ def _remove_dead_folders() -> None:
 def local_copy(path: Path, most_bytes: int) -> Path:
     """Return a local copy of an object, of the same name; fetch it if there is none of this version."""
     facts = facts_of(path)
-    key = hashlib.sha256("\n".join((str(path), str(facts.size), *facts.version)).encode()).hexdigest()[:32]
+    key = hashlib.sha256("\n".join((_identity(path), str(facts.size), *facts.version)).encode()).hexdigest()[
+        :32
+    ]
     with _lock:
         copies = _open_copies()
         place = copies.folder / key / _local_name(path.name)

@@ -15,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from stageguard.base.errors import InputError, StageGuardError
-from stageguard.base.storage import location
+from stageguard.base.storage import local_only, location
 from stageguard.cli.command import option, packed
 from stageguard.formats.companions import (
     MOMENT_WORDS,
@@ -43,6 +43,14 @@ class PathType(click.Path):
         if "\0" in text:
             self.fail(f"{text!r} holds a zero character, which no path has.", param, ctx)
         return location(value if isinstance(value, Path) else text)
+
+
+class LocalPathType(PathType):
+    """A file or a folder of this computer, for commands that change files in place."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path; refuse an address."""
+        return local_only(super().convert(value, param, ctx), "this command")
 
 
 class Number(click.FloatRange):
@@ -96,6 +104,7 @@ class Time(click.ParamType):  # type: ignore[type-arg] # older versions of click
 
 
 PATH = PathType()
+HERE = LocalPathType()
 MOMENT = Time(parse_moment, MOMENT_WORDS)
 START = Time(parse_start, START_WORDS)
 SECONDS = Number(min=0.1, max=3600)

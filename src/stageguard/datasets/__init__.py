@@ -20,6 +20,7 @@ from xml.etree.ElementTree import ParseError
 from stageguard.base.errors import FileFormatError, InputError, StageGuardError, did_you_mean
 from stageguard.base.files import parse_json
 from stageguard.base.schema import read_toml
+from stageguard.base.storage import local_only, location
 from stageguard.formats.xml import children, local_name, text_of
 from stageguard.night.recording import Recording
 
@@ -100,7 +101,7 @@ class Dataset:
 
     def entries(self, folder: str | Path, **options: Any) -> Iterator[Entry]:
         """Find the recordings in a folder, without reading their signals."""
-        path = Path(folder)
+        path = local_only(location(folder), "a dataset")
         if not path.exists():
             raise InputError(
                 f"folder {path} does not exist, expected {self.title}. {self.how_to_get.rstrip('.')}. "

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stageguard.base.errors import OutputExistsError
-from stageguard.base.files import file_error, remove_leftovers
+from stageguard.base.files import file_error, make_folder, remove_leftovers
 from stageguard.profile.profile import Profile
 
 PROFILE_DIGITS = 12  # digits of the profile's hash in its file name
@@ -27,7 +27,7 @@ def keep_profile(profile: Profile, folder: Path) -> None:
     if path.exists():
         _tidy(path)
         return
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     with contextlib.suppress(OutputExistsError):  # another process has just written it
         profile.save(path)
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import Message, StageGuardError, error_message
-from stageguard.base.files import open_text, read_cell, read_text, write_cell, write_text_atomic
+from stageguard.base.files import make_folder, open_text, read_cell, read_text, write_cell, write_text_atomic
 from stageguard.base.version import __version__
 from stageguard.formats.outputs import change_row, output_paths
 from stageguard.guard.explain import Effect
@@ -341,7 +341,7 @@ class Manifest:
                 if path.exists() and _header(path)[: len(own_columns)] != own_columns:
                     self.remarks.append(f"{path} is no table of decode's, so it was left as it is")
                 elif text:
-                    folder.mkdir(parents=True, exist_ok=True)
+                    make_folder(folder)
                     write_text_atomic(path, text, overwrite=True)
                     self.written.append(path)
                 elif is_failures:

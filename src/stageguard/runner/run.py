@@ -218,16 +218,16 @@ def claim_outputs(tasks: Sequence[TaskType], output_of: Callable[[TaskType], Pat
     Names that differ only in case, or in how they write accents, count as the same: on many systems they
     are one file.
     """
-    owners: dict[str, str] = {}
+    owners: dict[str, int] = {}
     problems: dict[int, str] = {}
     for number, task in enumerate(tasks):
         if task.error is not None:
             continue
-        owner = owners.setdefault(file_key(str(output_of(task).absolute())), task.file)
-        if owner is not task.file:
+        owner = owners.setdefault(file_key(str(output_of(task).absolute())), number)
+        if owner != number:
             problems[number] = (
-                f"{Path(task.file).name}: has the same output as {owner}. Write it into another folder, or "
-                "give each an id of its own in a sample list."
+                f"{Path(task.file).name}: has the same output as {tasks[owner].file}. Write it into "
+                "another folder, or give each an id of its own in a sample list."
             )
     return problems
 

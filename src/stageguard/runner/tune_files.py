@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stageguard.base.errors import OVERWRITE, OutputExistsError
+from stageguard.base.files import make_folder
 from stageguard.fitting.share_repair import MeasuredNight
 from stageguard.fitting.tune import measure
 from stageguard.formats.raw_night import FileOptions
@@ -65,6 +66,6 @@ def keep_tuned(profile: Profile, folder: Path, *, overwrite: bool) -> Path:
         raise OutputExistsError(
             f"{path} was tuned on other nights. Decode with it (--profile {path}), or: " + OVERWRITE + "."
         )
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     profile.save(path, overwrite=True)
     return path

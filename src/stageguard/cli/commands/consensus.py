@@ -13,7 +13,7 @@ from click import UsageError
 
 from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import InputError, StageGuardError
-from stageguard.base.files import real_path, write_text_atomic
+from stageguard.base.files import make_folder, real_path, write_text_atomic
 from stageguard.cli import options as opt
 from stageguard.cli.cohort_nights import listed_nights
 from stageguard.cli.command import command, option
@@ -206,7 +206,7 @@ def _many_nights(
         )
     notes = listed_nights("not in every folder, so left out", set(names) - set(everyone))
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
+        make_folder(output)
 
     def work(task: Input) -> MergedScoring:
         files = [path for each in experts if (path := each.path_for(task.id)) is not None]

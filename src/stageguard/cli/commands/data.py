@@ -84,7 +84,7 @@ def show(name: str, as_json: bool) -> None:
 
 @data.command("check")
 @name_argument
-@click.argument("folder", type=opt.PATH, help="Where the local copy is.")
+@click.argument("folder", type=opt.HERE, help="Where the local copy is.")
 @option(
     "--option",
     "said",
@@ -130,7 +130,7 @@ def check(
 
 @data.command("get")
 @name_argument
-@click.argument("folder", type=opt.PATH, help="Where to put it.")
+@click.argument("folder", type=opt.HERE, help="Where to put it.")
 @option(
     "--only", metavar="PATTERN", multiple=True, help="Only files that match, such as 'labels/*'. Repeatable."
 )

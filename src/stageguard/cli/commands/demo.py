@@ -46,7 +46,7 @@ Check the output:    stageguard verify synthetic-night.hypnogram.tsv
     "--output",
     "-o",
     metavar="FOLDER",
-    type=opt.PATH,
+    type=opt.HERE,
     default=Path("stageguard-demo"),
     help="Folder for the outputs.",
 )

@@ -107,6 +107,8 @@ def _libraries() -> Iterator[Finding]:
 EXTRAS = {
     "study": "networks fold by fold, tables, figures",
     "cluster": "work on a Dask cluster",
+    "remote": "files at s3:// and https:// addresses",
+    "gs": "files at gs:// addresses",
     "torch": "training, and staging by a network",
     "onnx": "networks as ONNX files",
     "yasa": "staging by YASA",

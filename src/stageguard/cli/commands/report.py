@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,7 +15,7 @@ from click import UsageError
 from click.exceptions import Exit
 
 from stageguard.base.errors import StageGuardError
-from stageguard.base.files import check_places, file_error, write_text_atomic
+from stageguard.base.files import check_places, file_error, real_path, write_text_atomic
 from stageguard.cli import options as opt
 from stageguard.cli.cohort_nights import CohortReader, grouping
 from stageguard.cli.command import command, option, packed
@@ -32,7 +31,7 @@ from stageguard.cli.scored_files import (
 )
 from stageguard.cli.terminal import Console, print_error, print_json
 from stageguard.formats.companions import SOME_DAY, ListRow
-from stageguard.formats.outputs import REPORT_SUFFIX, is_output, output_paths
+from stageguard.formats.outputs import REPORT_SUFFIX, is_output, output_paths, relative_path
 from stageguard.formats.raw_night import Event
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.grade_card import GradeCard
@@ -333,7 +332,7 @@ def report_cohort(
         group_of, subjects = grouping(groups, reader.groups)
         earlier, unread = _failed_before(source)
         about = About(
-            title if title is not None else source.resolve().name,
+            title if title is not None else real_path(source).name,
             group_of,
             subjects,
             _links([row.id for row in rows], source, page, reports),
@@ -391,9 +390,11 @@ def _links(names: Sequence[str], source: Path, page: Path, reports: Path | None)
     links: dict[str, str] = {}
     for folder in reversed(folders):  # so that links to the first folder replace the others
         there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-        if folder.resolve() == page.parent.resolve():
+        if real_path(folder) == real_path(page.parent):
             there.discard(page.name)
-        start = os.path.relpath(folder, page.parent)
+        start = relative_path(folder, page.parent)
+        if start is None:  # in another store
+            continue
         for name in names:
             file_name = next((file for file in (name + REPORT_SUFFIX, f"{name}.html") if file in there), None)
             if file_name is not None:

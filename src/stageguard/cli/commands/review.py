@@ -42,13 +42,16 @@ TUNNEL_PORT = 8642
     metavar="NIGHT",
     nargs=-1,
     required=True,
-    type=opt.PATH,
+    type=opt.HERE,
     help="Probabilities with --profile, or .hypnogram.tsv files; a folder of either.",
 )
 @option("--profile", "-p", metavar="NAME", help="Needed for probabilities; an output records its own.")
-@option("--edf", metavar="FILE", type=opt.PATH, help="The recording of the night, to see its signals.")
+@option("--edf", metavar="FILE", type=opt.HERE, help="The recording of the night, to see its signals.")
 @option(
-    "--scoring", metavar="FILE", type=opt.PATH, help="An expert's scoring of the night, to see beside it."
+    "--scoring",
+    metavar="FILE",
+    type=opt.HERE,
+    help="An expert's scoring of the night, to see beside it.",
 )
 @option("--scorer", metavar="NAME", help="Who reviews. Default: the name of this account.")
 @option("--blind", is_flag=True, help="Hide stager and guard until the night is scored.")
@@ -56,7 +59,7 @@ TUNNEL_PORT = 8642
     "--output",
     "-o",
     metavar="FILE|FOLDER",
-    type=opt.PATH,
+    type=opt.HERE,
     help="Where the review is kept. Default: NIGHT.SCORER.review.jsonl beside it.",
 )
 @option(

@@ -23,7 +23,7 @@ from stageguard.synthetic.cohort import Plan, Subject, simulate_cohort
     "--output",
     "-o",
     metavar="FOLDER",
-    type=opt.PATH,
+    type=opt.HERE,
     required=True,
     help="For the cohort; a new or empty folder.",
 )

@@ -51,7 +51,12 @@ _SIGNALS = (*STOPS, *([signal.SIGALRM] if hasattr(signal, "SIGALRM") else []))
     is_flag=True,
     help="The stager flickers, as those do that see one epoch at a time: take the profile's weight for them.",
 )
-@option("--state", metavar="FILE", type=opt.PATH, help="Go on from it if it exists; the state is kept in it.")
+@option(
+    "--state",
+    metavar="FILE",
+    type=opt.HERE,
+    help="Go on from it if it exists; the state is kept in it.",
+)
 @option("--finish", is_flag=True, help="With --state: the recording ends with this input.")
 @opt.stages
 @opt.epoch_seconds

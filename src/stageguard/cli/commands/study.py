@@ -17,7 +17,7 @@ from stageguard.cli.terminal import Console, count, print_error, print_json, pri
 from stageguard.runner.executors import Cluster
 from stageguard.runner.stopping import Stopped, stoppable
 
-folder_argument = click.argument("folder", type=opt.PATH, help="What `study run` wrote.")
+folder_argument = click.argument("folder", type=opt.HERE, help="What `study run` wrote.")
 name_option = option(
     "--name", "-n", metavar="NAME", multiple=True, help="Which ones; repeatable. Default: all."
 )
@@ -72,13 +72,13 @@ def status(folder: Path, as_json: bool) -> None:
 
 @study.command("run")
 @click.argument(
-    "config", metavar="STUDY.toml", type=opt.PATH, help="What to run, such as studies/mouse-sim.toml."
+    "config", metavar="STUDY.toml", type=opt.HERE, help="What to run, such as studies/mouse-sim.toml."
 )
 @option(
     "--output",
     "-o",
     metavar="FOLDER",
-    type=opt.PATH,
+    type=opt.HERE,
     required=True,
     help="New, or that of an earlier run, which goes on.",
 )
@@ -191,10 +191,10 @@ def table(folder: Path, name: tuple[str, ...], form: Literal["md", "tex", "csv"]
     metavar="FOLDER...",
     nargs=-1,
     required=True,
-    type=opt.PATH,
+    type=opt.HERE,
     help="What `study run` or `study report --publish` wrote.",
 )
-@option("--output", "-o", metavar="FOLDER", type=opt.PATH, help="Write the tables there in all formats.")
+@option("--output", "-o", metavar="FOLDER", type=opt.HERE, help="Write the tables there in all formats.")
 @form_option
 def compare(folders: tuple[Path, ...], output: Path | None, form: Literal["md", "tex", "csv"]) -> None:
     """Print tables over several studies: the main comparison side by side, errors of sleep architecture.
@@ -221,7 +221,7 @@ def compare(folders: tuple[Path, ...], output: Path | None, form: Literal["md", 
 
 @study.command("figure")
 @folder_argument
-@option("--output", "-o", metavar="FOLDER", type=opt.PATH, help="Default: FOLDER/figures.")
+@option("--output", "-o", metavar="FOLDER", type=opt.HERE, help="Default: FOLDER/figures.")
 @name_option
 @night_option
 @option("--format", "form", type=click.Choice(["png", "pdf", "svg"]), default="png", help="Of the files.")
@@ -249,7 +249,10 @@ def figure(
 @folder_argument
 @night_option
 @option(
-    "--publish", metavar="FOLDER", type=opt.PATH, help="Write there what may be shown without the nights."
+    "--publish",
+    metavar="FOLDER",
+    type=opt.HERE,
+    help="Write there what may be shown without the nights.",
 )
 def report(folder: Path, night: str | None, publish: Path | None) -> None:
     """Write all tables and figures, and one page that shows them.

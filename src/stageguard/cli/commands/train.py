@@ -26,9 +26,13 @@ if TYPE_CHECKING:
 
 
 @command
-@click.argument("config", metavar="CONFIG.toml", type=opt.PATH, help="What to train, and on what.")
+@click.argument("config", metavar="CONFIG.toml", type=opt.HERE, help="What to train, and on what.")
 @option(
-    "--output", "-o", metavar="FOLDER", type=opt.PATH, help="For the network. Default: what the file says."
+    "--output",
+    "-o",
+    metavar="FOLDER",
+    type=opt.HERE,
+    help="For the network. Default: what the file says.",
 )
 @option("--small", is_flag=True, help="The size for a computer without a GPU.")
 @option("--device", type=opt.DEVICE, help="Where to compute. Default: what the file says.")

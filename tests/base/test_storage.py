@@ -1,0 +1,523 @@
+"""Addresses such as s3://bucket/night.csv: what they are taken for, and what reading and writing them does."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import stageguard as sg
+from cli_runner import Runner, error_line, write_night
+from stageguard.base import storage
+from stageguard.base.errors import (
+    FileFormatError,
+    InputError,
+    MissingExtraError,
+    MissingFileError,
+    OutputError,
+    OutputExistsError,
+    StageGuardError,
+)
+from stageguard.base.files import LIMITS, read_file, real_path, write_together
+from stageguard.base.storage import is_remote, local_copy, location
+from stageguard.formats.registry import formats, named
+from stageguard.synthetic.cohort import Plan, simulate_cohort
+
+fsspec = pytest.importorskip("fsspec")
+pytest.importorskip("upath")
+
+PROFILE = "human-psg-5"
+ODD_NAMES = (
+    "a b.csv",
+    "a#b.csv",
+    "a%20b.csv",
+    "a?b=1.csv",
+    "Größe 夜.csv",
+    "a[1]*.csv",
+    "C:\\x.csv",
+    "-o.csv",
+)
+
+
+@pytest.fixture
+def memory():
+    """An empty store in memory."""
+    store = fsspec.filesystem("memory")
+    store.store.clear()
+    store.pseudo_dirs[:] = [""]
+    yield store
+    store.store.clear()
+
+
+@pytest.fixture
+def night(tmp_path):
+    return write_night(tmp_path / "night.csv", hours=1)
+
+
+@pytest.fixture
+def run(capsys):
+    return Runner(capsys)
+
+
+# ---- what is an address
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["C:/nights/a.csv", "C:\\nights\\a.csv", "a:b/c.csv", "x/s3:/a", "/s3:/a", "night:1.csv", "s3", "a//b"],
+)
+def test_paths_stay_paths(path):
+    assert location(path) == Path(path)
+    assert location(Path(path)) == Path(path)
+
+
+@given(st.from_regex(r"[A-Za-z][A-Za-z0-9+.\-]{1,8}:/[a-z][ -~]{0,20}", fullmatch=True))
+def test_an_address_that_lost_a_slash_is_refused(address):
+    for path in (address, Path(address)):
+        with pytest.raises(InputError, match="lost a slash"):
+            location(path)
+
+
+@given(st.from_regex(r"x[a-z0-9+.\-]{1,8}://[a-z][ -~]{0,20}", fullmatch=True))
+def test_an_unknown_scheme_lists_the_known_ones(address):
+    with pytest.raises(InputError) as caught:
+        location(address)
+    assert all(f"{scheme}://" in str(caught.value) for scheme in storage.STORES)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_address_is_a_path(tmp_path, night):
+    night.rename(tmp_path / "a b#1.csv")
+    address = (tmp_path / "a b#1.csv").as_uri()
+    assert "%20" in address
+    assert location(address) == tmp_path / "a b#1.csv"
+    assert sg.read_density(address).n_epochs == 120
+    with pytest.raises(InputError, match="another computer"):
+        location("file://elsewhere/a.csv")
+
+
+@pytest.mark.parametrize(("scheme", "module", "extra"), [("s3", "s3fs", "remote"), ("gs", "gcsfs", "gs")])
+def test_a_missing_library_is_one_line_with_its_extra(monkeypatch, scheme, module, extra):
+    for name in (module, "upath"):
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, name, None)
+            patch.setattr(storage, "import_module", None, raising=False)
+            with pytest.raises(MissingExtraError) as caught:
+                location(f"{scheme}://bucket/night.csv")
+            assert f'pip install "stageguard[{extra}]"' in str(caught.value)
+            assert "\n" not in str(caught.value)
+
+
+def test_local_paths_load_no_fsspec(night):
+    code = (
+        "import sys\nfrom stageguard.cli import main\n"
+        "try:\n    main(sys.argv[1:])\nexcept SystemExit as end:\n    assert not end.code\n"
+        "assert not {'fsspec', 'upath', 's3fs', 'urllib.request'} & set(sys.modules), sorted(sys.modules)\n"
+    )
+    arguments = ["decode", str(night), "-p", PROFILE, "-o", str(night.parent / "out")]
+    subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True)
+
+
+# ---- reading
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_odd_names_are_read_and_written(memory, night, name):
+    memory.pipe(f"/nights/{name}", night.read_bytes())
+    density = sg.read_density(f"memory://nights/{name}")
+    assert density == sg.read_density(night) or density.source == name
+    assert np.array_equal(density.probabilities, sg.read_density(night).probabilities)
+    written = sg.decode(density, PROFILE).save(f"memory://out/{name}.hypnogram.tsv")
+    assert memory.exists(f"/out/{name}.hypnogram.tsv") and memory.exists(f"/out/{name}.hypnogram.json")
+    assert sg.read_hypnogram(written.path).n_epochs == 120
+
+
+WRITABLE = [form.name for form in formats() if form.does("write") and form.does("hypnogram")]
+
+
+@pytest.mark.parametrize("form", WRITABLE)
+def test_formats_are_read_from_a_store_as_from_files(memory, tmp_path, form):
+    """Readers that need a file of this computer, and companions beside a file, work in a store."""
+    profile = "kdd2026-mouse-eeg-emg" if form.startswith("accusleep") else PROFILE
+    night = sg.decode(sg.simulate_night(profile, hours=1, seed=1).density, profile)
+    suffix = named(form, "write").written_suffix
+    written = night.save(tmp_path / f"night{suffix}", format=form)
+    stored = night.save(f"memory://n/night{suffix}", format=form)
+    assert [path.name for path in stored.files] == [path.name for path in written.files]
+    read = [
+        sg.read_hypnogram(one.path, format=form, scheme=night.hypnogram.scheme) for one in (written, stored)
+    ]
+    assert read[0] == read[1] and read[0].n_epochs > 100
+
+
+def test_a_changed_object_is_read_again(memory, night):
+    memory.pipe("/night.csv", night.read_bytes())
+    before = sg.read_density("memory://night.csv")
+    memory.pipe("/night.csv", night.read_bytes()[:-200].rpartition(b"\n")[0] + b"\n")
+    assert sg.read_density("memory://night.csv").n_epochs < before.n_epochs
+    memory.rm("/night.csv")
+    with pytest.raises(MissingFileError, match=r"memory://night.csv: No such file"):
+        sg.read_density("memory://night.csv")
+
+
+def test_objects_that_are_no_files(memory, night):
+    memory.pipe("/nights/night.csv", night.read_bytes())
+    memory.pipe("/empty.csv", b"")
+    with pytest.raises(FileFormatError, match="nights: is a folder"):
+        sg.read_density("memory://nights")
+    with pytest.raises(FileFormatError, match="empty.csv: is empty"):
+        sg.read_density("memory://empty.csv")
+    with pytest.raises(MissingFileError):
+        sg.read_recording("memory://none.edf")
+
+
+def test_objects_have_limits(memory, monkeypatch):
+    memory.pipe("/large.csv", b"x" * 100)
+    monkeypatch.setitem(LIMITS, "text", 99)
+    with pytest.raises(FileFormatError, match=r"^large.csv: has 100 bytes, expected at most 99"):
+        read_file(location("memory://large.csv"), "text")
+
+
+def test_copies_are_bounded_and_the_least_recently_used_goes_first(memory, monkeypatch):
+    monkeypatch.setattr(storage, "COPIES_BYTES", 250)
+    monkeypatch.setattr(storage, "_copies", None)
+    for name in "abc":
+        memory.pipe(f"/{name}.bin", name.encode() * 100)
+    first, second = (local_copy(location(f"memory://{name}.bin"), 1000) for name in "ab")
+    assert local_copy(location("memory://a.bin"), 1000) == first  # used again
+    third = local_copy(location("memory://c.bin"), 1000)
+    assert [path.exists() for path in (first, second, third)] == [True, False, True]
+    assert local_copy(location("memory://b.bin"), 1000).read_bytes() == b"b" * 100
+
+
+def test_copies_are_removed_at_the_end_and_after_a_kill(tmp_path):
+    code = (
+        "import fsspec, os, signal, sys\nfrom stageguard.base.storage import local_copy, location\n"
+        "fsspec.filesystem('memory').pipe('/a.bin', b'abc')\n"
+        "print(local_copy(location('memory://a.bin'), 9), flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL) if sys.argv[1] == 'kill' else None\n"
+    )
+
+    def copy(how: str) -> Path:
+        environment = os.environ | {"TMPDIR": str(tmp_path)}
+        arguments = [sys.executable, "-c", code, how]
+        ran = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
+        return Path(ran.stdout.strip())
+
+    killed = copy("kill")
+    assert killed.is_file() and killed.is_relative_to(tmp_path)
+    ended = copy("end")
+    assert ended.name == "a.bin" and not ended.exists()
+    assert not killed.exists()  # removed by the process after it
+    assert not list(tmp_path.iterdir())
+
+
+# ---- bytes and open files
+
+
+def test_bytes_and_open_files_are_read_like_files(night):
+    expected = sg.read_density(night).probabilities
+    data = night.read_bytes()
+    for source in (data, bytearray(data), memoryview(data), io.BytesIO(data)):
+        assert np.array_equal(sg.read_density(source).probabilities, expected)
+    with night.open("rb") as file:
+        density = sg.read_density(file)
+        assert not file.closed
+    assert density.source == "night.csv"
+    assert sg.read_hypnogram(b"W\nN1\nN2\nR\n" * 5).n_epochs == 20
+    array = io.BytesIO()
+    np.save(array, expected)
+    array.seek(0)
+    assert np.array_equal(sg.read_density(array, stages=["W", "N1", "N2", "N3", "R"]).probabilities, expected)
+
+
+def test_a_recording_is_read_from_bytes(tmp_path):
+    folder = tmp_path / "cohort"
+    simulate_cohort(Plan("polysomnography", 1, hours=0.2, seed=1), folder)
+    path = next(folder.rglob("*.edf"))
+    expected = sg.read_recording(path)
+    read = sg.read_recording(path.read_bytes(), id=expected.id)
+    assert list(read.signals) == list(expected.signals)
+    name = next(iter(read.signals))
+    assert np.array_equal(read.signals[name].samples[100:500], expected.signals[name].samples[100:500])
+
+
+@pytest.mark.parametrize("read", [sg.read_density, sg.read_hypnogram, sg.read_recording])
+def test_what_cannot_be_read_from_is_one_line(tmp_path, read):
+    with pytest.raises(InputError, match="open as text"):
+        read(io.StringIO("W,N1\n"))
+    with (tmp_path / "x").open("wb") as file, pytest.raises(InputError, match="open for reading"):
+        read(file)
+    with pytest.raises(FileFormatError, match="^bytes: "):
+        read(b"")
+    closed = io.BytesIO(b"abc")
+    closed.close()
+    with pytest.raises(InputError, match="closed"):
+        read(closed)
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_read_or_refused(data):
+    for read in (sg.read_density, sg.read_hypnogram, sg.read_recording):
+        try:
+            read(data)
+        except StageGuardError as error:
+            assert "\n" not in str(error)
+
+
+# ---- writing
+
+
+def test_nothing_is_replaced_unless_told(memory):
+    path = location("memory://out/a.txt")
+    write_together({path: "1"})
+    with pytest.raises(OutputExistsError):
+        write_together({path: "2"})
+    assert memory.cat("/out/a.txt") == b"1"
+    write_together({path: "2"}, overwrite=True)
+    assert memory.cat("/out/a.txt") == b"2"
+
+
+def test_an_object_that_appears_meanwhile_is_not_replaced(memory, monkeypatch):
+    path = location("memory://out/a.txt")
+    monkeypatch.setattr("stageguard.base.files.check_places", lambda *_, **__: None)
+    memory.pipe("/out/a.txt", b"of another process")
+    with pytest.raises(OutputExistsError):
+        write_together({path: "2"})
+    assert memory.cat("/out/a.txt") == b"of another process"
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_failure_restores_the_objects_before(memory, monkeypatch, overwrite):
+    first, second, last = (location(f"memory://out/{name}") for name in ("a", "b", "c.json"))
+    if overwrite:
+        memory.pipe("/out/a", b"old")
+    real, order = storage.write_object, []
+
+    def failing(path, data, **options):
+        order.append(path.name)
+        if path == last:
+            raise OSError(28, "No space left")
+        real(path, data, **options)
+
+    monkeypatch.setattr(storage, "write_object", failing)
+    with pytest.raises(OutputError, match="No space left"):
+        write_together({first: "1", second: "2", last: "{}"}, overwrite=overwrite)
+    assert order[:3] == ["a", "b", "c.json"]
+    assert {name: memory.cat(name) for name in memory.find("/out")} == (
+        {"/out/a": b"old"} if overwrite else {}
+    )
+
+
+def test_outputs_spare_inputs(memory, night):
+    memory.pipe("/night.csv", night.read_bytes())
+    path = location("memory://night.csv")
+    with pytest.raises(OutputError, match="same file"):
+        write_together({path: "x"}, overwrite=True, spare=[location("memory:///night.csv")])
+    assert real_path(path) == path and is_remote(path)
+
+
+def test_the_sidecar_is_written_last(memory, monkeypatch):
+    order = []
+    real = storage.write_object
+    monkeypatch.setattr(
+        storage, "write_object", lambda path, *a, **k: (order.append(path.name), real(path, *a, **k))[1]
+    )
+    decoding = sg.decode(sg.simulate_night(PROFILE, hours=1, seed=1).density, PROFILE)
+    decoding.save("memory://out/n.hypnogram.tsv")
+    assert order == ["n.hypnogram.tsv", "n.hypnogram.json"]
+
+
+# ---- the web
+
+
+class _Site(BaseHTTPRequestHandler):
+    def do_HEAD(self):
+        self.do_GET(has_body=False)
+
+    def do_GET(self, *, has_body=True):
+        path, _, query = self.path.partition("?")
+        code = 200 if path == "/night%201.csv" else 404
+        if path == "/secret.csv":
+            code = 200 if query == "token=SECRET" or "Authorization" in self.headers else 403
+        data = self.server.content if code == 200 else b""
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if has_body:
+            self.wfile.write(data)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def site(night):
+    """A web site with one night, and one that asks for a token."""
+    server = HTTPServer(("127.0.0.1", 0), _Site)
+    server.content = night.read_bytes()
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_the_web_is_read_and_not_written(site, night):
+    density = sg.read_density(f"http://{site}/night 1.csv")
+    assert np.array_equal(density.probabilities, sg.read_density(night).probabilities)
+    with pytest.raises(OutputError, match="can only be read"):
+        density.save(f"http://{site}/out.csv")
+    with pytest.raises(MissingFileError, match="No such file"):
+        sg.read_density(f"http://{site}/none.csv")
+    with pytest.raises(MissingFileError, match="not reached"):
+        sg.read_density("http://127.0.0.1:1/night.csv")
+
+
+def test_secrets_of_an_address_are_used_and_never_shown(site, tmp_path, run):
+    for address in (f"http://{site}/secret.csv?token=SECRET", f"http://me:SECRET@{site}/secret.csv#x"):
+        density = sg.read_density(address)
+        assert density.source == "secret.csv"
+        ran = run("decode", address, "-p", PROFILE, "-o", tmp_path / "out", "--overwrite")
+        assert ran.code == 0
+        assert "SECRET" not in ran.out + ran.err
+        assert "SECRET" not in "".join(path.read_text() for path in (tmp_path / "out").iterdir())
+    for address in (
+        f"http://{site}/secret.csv?token=SECRETS",
+        f"http://me:SECRET@{site}/none.csv",
+        f"http://{site}/none.csv?token=SECRET",
+        "http://me:SECRET@127.0.0.1:1/night.csv?token=SECRET",
+        "s3://me:SECRET@bucket/night.csv",
+        "xyz://me:SECRET@bucket/night.csv?token=SECRET",
+        "s3:/me:SECRET@bucket/night.csv?token=SECRET",
+    ):
+        line = error_line(run("decode", address, "-p", PROFILE, "-o", tmp_path / "none"))
+        assert "SECRET" not in line
+        with pytest.raises(StageGuardError) as caught:
+            sg.read_density(address)
+        assert "SECRET" not in str(caught.value)
+    with pytest.raises(MissingFileError, match="Permission denied"):
+        sg.read_density(f"http://{site}/secret.csv")
+
+
+# ---- every command
+
+
+@pytest.fixture
+def nights(memory, tmp_path):
+    """Nights and their scorings in memory."""
+    for number in (1, 2):
+        path = write_night(tmp_path / "n.csv", hours=2, seed=number)
+        memory.pipe(f"/nights/n {number}#.csv", path.read_bytes())
+        memory.pipe(f"/expert/n {number}#.txt", ("W\n" * 20 + "N2\n" * 220).encode())
+    return memory
+
+
+def test_decode_goes_on_where_it_was(nights, run):
+    command = ("decode", "memory://nights", "-p", PROFILE, "-o", "memory://out")
+    assert run(*command).code == 0
+    names = {Path(name).name for name in nights.find("/out")}
+    assert {"cohort.tsv", "n 1#.hypnogram.tsv", "n 1#.hypnogram.json", "n 2#.hypnogram.json"} <= names
+    before = {name: (nights.cat(name), nights.created(name)) for name in nights.find("/out") if "n " in name}
+    nights.rm("/out/n 2#.hypnogram.json")  # as if it had been stopped between table and sidecar
+    assert run(*command).code == 0
+    after = {name: (nights.cat(name), nights.created(name)) for name in before}
+    assert after["/out/n 1#.hypnogram.json"] == before["/out/n 1#.hypnogram.json"]
+    assert {name: data for name, (data, _) in after.items()} == {
+        name: data for name, (data, _) in before.items()
+    }
+    assert run("verify", "memory://out/n 2#.hypnogram.tsv").code == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "written"),
+    [
+        (
+            ("decode", "memory://nights/n 1#.csv", "-p", PROFILE, "-o", "memory://o", "--svg"),
+            "n 1#.hypnogram.svg",
+        ),
+        (("report", "memory://nights/n 1#.csv", "-p", PROFILE, "-o", "memory://o/n.html"), "n.html"),
+        (("report", "memory://nights", "-p", PROFILE, "-o", "memory://o/all.html"), "all.html"),
+        (("stats", "memory://nights", "-p", PROFILE, "-o", "memory://o/s.tsv"), "s.tsv"),
+        (("check", "memory://expert", "-p", PROFILE), None),
+        (("compare", "memory://expert", "memory://nights", "-p", PROFILE), None),
+        (("convert", "memory://expert", "--to", "luna-eannot", "-o", "memory://o"), "n 2#.eannot"),
+        (("convert", "memory://expert/n 1#.txt", "-o", "memory://o/n.edf"), "n.edf"),
+        (("convert", "memory://nights", "-o", "memory://o/all.parquet"), "all.parquet"),
+        (("posterior", "memory://nights/n 1#.csv", "-p", PROFILE, "-o", "memory://o"), "n 1#.posterior.json"),
+        (
+            ("combine", "memory://nights/n 1#.csv", "memory://nights/n 2#.csv", "-o", "memory://o/c.csv"),
+            "c.csv",
+        ),
+        (
+            ("consensus", "memory://expert/n 1#.txt", "memory://expert/n 2#.txt", "-o", "memory://o/c.tsv"),
+            "c.tsv",
+        ),
+        (
+            (
+                "fit",
+                "memory://nights",
+                "--expert",
+                "memory://expert",
+                "-b",
+                PROFILE,
+                "-o",
+                "memory://o/p.toml",
+            ),
+            "p.toml",
+        ),
+        (("grade", "memory://nights", "--expert", "memory://expert", "-o", "memory://o/c.json"), "c.json"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_commands_take_addresses(nights, run, tmp_path, monkeypatch, command, written):
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    ran = run(*command)
+    assert ran.code == 0, ran.err
+    assert written is None or nights.size(f"/o/{written}") > 0
+    assert sorted(tmp_path.rglob("*")) == before  # nothing was written here
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("simulate", "--modality", "eeg-emg", "--subjects", "1", "--hours", "1", "-o", "memory://o"),
+        ("review", "memory://nights", "-p", PROFILE),
+        ("train", "memory://train.toml"),
+        ("study", "run", "memory://study.toml"),
+        ("data", "check", "sleep-accel", "memory://o"),
+        ("features", "memory://o", "--dataset", "sleep-accel", "--recipe", "actigraphy", "-o", "memory://f"),
+    ],
+    ids=lambda value: value[0],
+)
+def test_commands_that_change_files_in_place_say_so(nights, run, command):
+    before = nights.find("/")
+    assert "is an address" in error_line(run(*command))
+    assert nights.find("/") == before
+
+
+def test_a_profile_is_saved_and_loaded(memory):
+    profile = sg.Profile.load(PROFILE)
+    profile.save("memory://profiles/mine.toml")
+    assert sg.Profile.load("memory://profiles/mine.toml") == profile
+    assert sg.Profile.load(location("memory://profiles/mine.toml")) == profile
+
+
+def test_a_simulated_cohort_is_marked_in_a_store(memory, night):
+    memory.pipe("/cohort/nights/night.csv", night.read_bytes())
+    from stageguard.base.files import is_synthetic
+
+    assert not is_synthetic("memory://cohort/nights/night.csv")
+    memory.pipe("/cohort/synthetic.json", b"{}")
+    assert is_synthetic("memory://cohort/nights/night.csv")
