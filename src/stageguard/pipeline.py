@@ -276,11 +276,12 @@ def _derivations(
         raise InputError("channels of 'eeg' are empty, expected one or more.")
     nights = []
     for mapping in mappings:
-        if names_file(recording):
-            night = read_recording(recording, channels=mapping or None)
-        else:
-            Recording.check(recording)
+        if isinstance(recording, Recording):
             night = recording.with_channels(mapping)
+        else:
+            if not names_file(recording):
+                Recording.check(recording)  # raises
+            night = read_recording(recording, channels=mapping or None)
         nights.append(replace(night, covariates={**night.covariates, **covariates}))
     return nights
 

@@ -158,7 +158,7 @@ def test_a_dict_of_columns():
     assert mentions(refused({}), "dict", "rows")
 
 
-@pytest.mark.parametrize("source", [None, 3.5, object(), {1, 2}, b"bytes"])
+@pytest.mark.parametrize("source", [None, 3.5, object(), {1, 2}])
 def test_what_is_no_table_is_told_what_would_be(source):
     message = refused(source)
     assert (

@@ -89,7 +89,7 @@ def test_records_of_the_installed_sleepecg():
         (["W", 1], ("list", "stages")),
         ([True, False], ("list", "holds bool")),
         (np.zeros((2, 2)), ("(2, 2)",)),
-        (b"WWW", ("cannot", "read from bytes")),
+        (b"WWW", ("bytes", 1, "WWW")),
         (object(), ("cannot", "read from object")),
         (["W", "N9"], (1, "'N9'")),
     ],

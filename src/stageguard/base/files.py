@@ -479,10 +479,10 @@ def check_apart(paths: Iterable[Path], spare: Iterable[Path]) -> dict[Path, Path
     taken = {real_path(path): path for path in spare}
     targets = {}
     for path in paths:
-        targets[path] = real_path(path)
-        other = taken.setdefault(targets[path], path)
-        if other is not path:
+        targets[path] = target = real_path(path)
+        if (other := taken.get(target)) is not None:
             raise OutputError(f"cannot write {path}: it is the same file as {other}. Choose another name.")
+        taken[target] = path
     return targets
 
 

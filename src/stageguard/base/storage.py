@@ -399,9 +399,8 @@ def _remove_dead_folders() -> None:
 def local_copy(path: Path, most_bytes: int) -> Path:
     """Return a local copy of an object, of the same name; fetch it if there is none of this version."""
     facts = facts_of(path)
-    key = hashlib.sha256("\n".join((_identity(path), str(facts.size), *facts.version)).encode()).hexdigest()[
-        :32
-    ]
+    version = "\n".join((_identity(path), str(facts.size), *facts.version))
+    key = hashlib.sha256(version.encode()).hexdigest()[:32]
     with _lock:
         copies = _open_copies()
         place = copies.folder / key / _local_name(path.name)
