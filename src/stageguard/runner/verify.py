@@ -14,8 +14,8 @@ import numpy as np
 
 from stageguard.base.errors import ProfileError, StageGuardError, record_fault
 from stageguard.base.files import file_error, file_sha256, special
-from stageguard.formats.cohort_dataset import describe_dataset
 from stageguard.base.storage import inside
+from stageguard.formats.cohort_dataset import describe_dataset
 from stageguard.formats.cohort_table import TABLE_SUFFIXES
 from stageguard.formats.outputs import (
     JSON_SUFFIX,
