@@ -82,7 +82,11 @@ def is_gated(node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return False
     name = ast.unparse(node.func)
-    return name in GATED or name in ("io.BytesIO", "tempfile.TemporaryFile") or any(map(is_gated, node.args))
+    return (
+        name in GATED
+        or name in ("io.BytesIO", "arrow.BufferReader", "tempfile.TemporaryFile")
+        or any(map(is_gated, node.args))
+    )
 
 
 def is_writing(call: ast.Call) -> bool:

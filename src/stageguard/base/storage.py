@@ -80,7 +80,7 @@ def location(path: str | os.PathLike[str]) -> Path:
     """Return the path that text or a path-like object names, on this computer or in a store."""
     if isinstance(path, Path) or is_remote(path):
         refuse_lost_slash(path)
-        return cast(Path, path)
+        return _of_known_kind(path) if is_remote(path) else cast(Path, path)
     text = os.fspath(path)
     address = _ADDRESS.match(text)
     if address is None:
@@ -143,9 +143,25 @@ def _remote(text: str, scheme: str) -> Path:
         )
     _check_installed(scheme, store)
     plain, options = _options(scheme, store, text)
-    path = cast(Path, library("upath", f"{scheme}://", "remote").UPath(plain, **options))
+    path = _new_path(plain, options, store)
     _check_reachable(path)
     return path
+
+
+def _new_path(address: str, options: Mapping[str, Any], store: Store) -> Path:
+    if store.is_web:
+        from stageguard.base.web_path import WebPath  # loads libraries of the extra
+
+        return cast(Path, WebPath(address, **options))
+    return cast(Path, library("upath", address, store.extra).UPath(address, **options))
+
+
+def _of_known_kind(path: Any) -> Path:
+    """Return a caller's path of universal-pathlib, if it is in a store that is known here."""
+    store = STORES.get(path.protocol)
+    if store is None:
+        return _remote(str(path), path.protocol)  # raises
+    return _new_path(str(path), path.storage_options, store) if store.is_web else cast(Path, path)
 
 
 def _of_file_address(text: str) -> Path:
@@ -196,6 +212,11 @@ def _options(scheme: str, store: Store, text: str) -> tuple[str, dict[str, Any]]
 def _without_secrets(text: str) -> str:
     """Return an address without user, password and query."""
     return re.sub(r"(?<=/)[^/@]*@|[?].*", "", text)
+
+
+def hide_addresses(text: str) -> str:
+    """Return a library's text without the addresses in it, which may hold secrets."""
+    return re.sub(r"\w+://\S+", "...", text)
 
 
 @lru_cache(maxsize=64)
@@ -258,7 +279,7 @@ def _as_os_error(path: Path, error: Exception) -> OSError:
 
 def _plain_reason(error: BaseException) -> str:
     """Return type and text of a library's error, without addresses, which may hold secrets."""
-    words = re.sub(r"\w+://\S+", "...", " ".join(str(error).split()))[:120].rstrip(". ")
+    words = hide_addresses(" ".join(str(error).split()))[:120].rstrip(". ")
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 

@@ -71,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(stopped.exit_code)
     except Exception as error:
         from stageguard.base.errors import StageGuardError
+        from stageguard.base.storage import hide_addresses
 
         if isinstance(error, FileNotFoundError) and _is_in_deleted_folder():
             _print_error(FOLDER_DELETED)
@@ -81,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if os.environ.get("STAGEGUARD_DEBUG"):
             raise
         _print_error(
-            f"unexpected {type(error).__name__}: {error}. This is a fault of stageguard, not yours; "
-            "run again with STAGEGUARD_DEBUG=1 and report what it prints."
+            f"unexpected {type(error).__name__}: {hide_addresses(str(error))}. This is a fault of stageguard, not "
+            "yours; run again with STAGEGUARD_DEBUG=1 and report what it prints."
         )
         sys.exit(1)
