@@ -80,7 +80,7 @@ def location(path: str | os.PathLike[str]) -> Path:
     """Return the path that text or a path-like object names, on this computer or in a store."""
     if isinstance(path, Path) or is_remote(path):
         refuse_lost_slash(path)
-        return _of_known_kind(path) if is_remote(path) else cast(Path, path)
+        return _checked_kind(path) if is_remote(path) else cast(Path, path)
     text = os.fspath(path)
     address = _ADDRESS.match(text)
     if address is None:
@@ -143,25 +143,16 @@ def _remote(text: str, scheme: str) -> Path:
         )
     _check_installed(scheme, store)
     plain, options = _options(scheme, store, text)
-    path = _new_path(plain, options, store)
+    path = cast(Path, library("upath", f"{scheme}://", store.extra).UPath(plain, **options))
     _check_reachable(path)
     return path
 
 
-def _new_path(address: str, options: Mapping[str, Any], store: Store) -> Path:
-    if store.is_web:
-        from stageguard.base.web_path import WebPath  # loads libraries of the extra
-
-        return cast(Path, WebPath(address, **options))
-    return cast(Path, library("upath", address, store.extra).UPath(address, **options))
-
-
-def _of_known_kind(path: Any) -> Path:
+def _checked_kind(path: Any) -> Path:
     """Return a caller's path of universal-pathlib, if it is in a store that is known here."""
-    store = STORES.get(path.protocol)
-    if store is None:
-        return _remote(str(path), path.protocol)  # raises
-    return _new_path(str(path), path.storage_options, store) if store.is_web else cast(Path, path)
+    if path.protocol not in STORES or "@" in str(path) or "?" in str(path):
+        return _remote(str(path), path.protocol)  # raises, or hides what must not be shown
+    return cast(Path, path)
 
 
 def _of_file_address(text: str) -> Path:
@@ -304,18 +295,54 @@ def facts_of(path: Path) -> Facts:
     if told is not None and time.monotonic() - told[0] < FRESH_SECONDS:
         return told[1]
     with store_errors(path):
-        info: Mapping[str, Any] = cast(Any, path).fs.info(cast(Any, path).path)
+        info = cast(Any, path).fs.info(cast(Any, path).path)
     if info.get("type") == "directory":
         raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))
+    return _remember(path, info)
+
+
+def _remember(path: Path, info: Mapping[str, Any]) -> Facts:
+    """Return what a store's answer says, and believe it for a while."""
     keys = ("ETag", "etag", "generation", "LastModified", "updated", "mtime", "Last-Modified", "created")
     version = tuple(f"{key}={info[key]}" for key in keys if info.get(key) is not None)
     facts = Facts(info.get("size"), version or (f"asked={next(_numbers)}",))
     if not store_of(path).is_local:
         with _lock:
-            _facts[name] = (time.monotonic(), facts)
+            _facts[_identity(path)] = (time.monotonic(), facts)
             while len(_facts) > 10_000:
                 _facts.popitem(last=False)
     return facts
+
+
+def files_in(folder: Path) -> list[Path]:
+    """Return the files in a folder; a store tells their sizes in the same answer."""
+    if not is_remote(folder):
+        return [path for path in folder.iterdir() if not path.is_dir()]
+    with store_errors(folder):
+        infos = cast(Any, folder).fs.ls(cast(Any, folder).path, detail=True)
+    files = []
+    for info in infos:
+        name = str(info["name"]).rstrip("/").rpartition("/")[2]
+        is_listed_itself = str(info["name"]).endswith("/")  # a marker of a folder
+        if info["type"] != "directory" and not is_listed_itself:
+            files.append(folder / name)
+            _remember(files[-1], info)
+    return files
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a path leads to a folder; the web has none, though its libraries take pages for folders."""
+    if not is_remote(path):
+        return path.is_dir()
+    if not store_of(path).has_folders:
+        return False
+    try:
+        facts_of(path)
+    except IsADirectoryError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def forget(path: Path) -> None:

@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if os.environ.get("STAGEGUARD_DEBUG"):
             raise
         _print_error(
-            f"unexpected {type(error).__name__}: {hide_addresses(str(error))}. This is a fault of stageguard, not "
-            "yours; run again with STAGEGUARD_DEBUG=1 and report what it prints."
+            f"unexpected {type(error).__name__}: {hide_addresses(str(error))}. This is a fault of "
+            "stageguard, not yours; run again with STAGEGUARD_DEBUG=1 and report what it prints."
         )
         sys.exit(1)

@@ -12,7 +12,7 @@ from click import UsageError
 
 from stageguard.base.errors import InputError, StageGuardError
 from stageguard.base.files import file_error, file_sha256, real_path
-from stageguard.base.storage import inside
+from stageguard.base.storage import inside, is_folder
 from stageguard.cli.scored_files import (
     ALIGNED_BY,
     Experts,
@@ -91,10 +91,10 @@ def find_experts(
 
 def _folders_in(path: Path) -> list[Path]:
     """Return the folders in a folder that holds nothing else, a folder per expert; else the path itself."""
-    if not path.is_dir():
+    if not is_folder(path):
         return [path]
     inside = [each for each in sorted(path.iterdir(), key=natural) if not each.name.startswith(".")]
-    return inside if inside and all(each.is_dir() for each in inside) else [path]
+    return inside if inside and all(is_folder(each) for each in inside) else [path]
 
 
 def _unique(expert: Expert, experts: Sequence[Expert]) -> str:

@@ -14,6 +14,7 @@ from click import UsageError
 
 from stageguard.base.errors import InputError
 from stageguard.base.files import exists_error
+from stageguard.base.storage import is_folder
 from stageguard.cli import options as opt
 from stageguard.cli.command import option, packed
 from stageguard.datasets import dataset as described
@@ -139,7 +140,7 @@ class RecordingOptions:
         """Return the recordings to read, in order; `files_in` returns those in a folder."""
         if self.dataset is not None:
             return self._of_dataset(self.dataset, paths, output)
-        files = [file for path in paths for file in (files_in(path) if path.is_dir() else [path])]
+        files = [file for path in paths for file in (files_in(path) if is_folder(path) else [path])]
         if self.scoring is not None and len(files) != 1:
             raise UsageError("--scoring belongs to one recording: give the recordings one by one.")
         return [

@@ -14,6 +14,7 @@ from click import UsageError
 
 from stageguard.base.errors import Argument, FileFormatError, InputError, message_of
 from stageguard.base.files import file_error, refuse_special
+from stageguard.base.storage import is_folder
 from stageguard.cli import options as opt
 from stageguard.cli.command import option, packed
 from stageguard.formats.events import read_events
@@ -184,7 +185,7 @@ class ScoredFile:
 
 def read_scored(path: Path, options: ReadOptions) -> ScoredFile:
     """Read a hypnogram or probabilities, in the profile's scheme if there is a profile."""
-    if path.is_dir():
+    if is_folder(path):
         raise file_error(path, "is a folder, expected a file. Name the files in it.")
     refuse_special(path)
     scheme = options.scheme or (None if options.profile is None else options.profile.scheme)
@@ -295,7 +296,7 @@ class Experts:
         refuse_special(source)
         if not source.exists():
             raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(source))
-        if not source.is_dir():
+        if not is_folder(source):
             of_table = nights_of(source)
             self._folder = {name: [path] for name, path in of_table.items()}
             self._is_table = bool(of_table)

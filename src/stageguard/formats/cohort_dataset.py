@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from stageguard.base.errors import StageGuardError
 from stageguard.base.files import damaged_file, file_error, file_sha256, open_file
+from stageguard.base.storage import is_folder
 from stageguard.formats.cohort_nights import (
     ID,
     Chunk,
@@ -307,7 +308,7 @@ def is_dataset(path: Path) -> bool:
 
     A folder of Parquet files that hold one night each is none.
     """
-    if path.is_dir():
+    if is_folder(path):
         files = parquet_files(path)
         is_partitioned = any("=" in part for one in files[:1] for part in one.relative_to(path).parts[:-1])
         if not files or is_partitioned:
@@ -336,7 +337,7 @@ def read_dataset(paths: Sequence[Path], options: FileOptions) -> ParquetCohort:
     root, files = paths[0], list(paths)
     if len(paths) > 1:
         root = common_folder(paths)
-    elif root.is_dir():
+    elif is_folder(root):
         files = parquet_files(root)
         if not files:
             raise file_error(

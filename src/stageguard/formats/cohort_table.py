@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 import numpy as np
 
 from stageguard.base.files import open_file, open_text, read_file, write_cell
+from stageguard.base.storage import is_folder
 from stageguard.formats.cohort_dataset import PARQUET_SUFFIXES, ParquetCohort, read_dataset
 from stageguard.formats.cohort_nights import ID, OWN_COLUMNS
 from stageguard.formats.cohort_text import TextCohort
@@ -53,7 +54,7 @@ def has_ids(path: Path) -> bool:
 
 def open_table(paths: Sequence[Path], options: FileOptions) -> TextCohort | ParquetCohort:
     """Return the table of many nights in a file, or in the files or the folder of a dataset."""
-    if len(paths) == 1 and not paths[0].is_dir() and not is_parquet(paths[0]):
+    if len(paths) == 1 and not is_folder(paths[0]) and not is_parquet(paths[0]):
         return TextCohort(paths[0], options)
     return read_dataset(paths, options)
 
@@ -77,7 +78,7 @@ def table_meanings(stages: Sequence[str]) -> dict[str, Any]:
 def output_form(output: Path) -> Literal["text", "parquet", "dataset"]:
     """Return what an output is to be, by its name: one table, or else the folder of a dataset."""
     suffix = output.suffix.lower()
-    if suffix not in TABLE_SUFFIXES or output.is_dir():
+    if suffix not in TABLE_SUFFIXES or is_folder(output):
         return "dataset"
     return "parquet" if suffix in PARQUET_SUFFIXES else "text"
 

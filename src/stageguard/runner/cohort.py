@@ -16,6 +16,7 @@ from stageguard.base.arrays import DAY_SECONDS, NAN
 from stageguard.base.errors import Argument, InputError, Message, OutputError
 from stageguard.base.extras import library
 from stageguard.base.files import as_path, read_text, write_text_atomic
+from stageguard.base.storage import is_folder
 from stageguard.base.values import ComparedByValue
 from stageguard.formats.cohort_dataset import common_folder, is_dataset
 from stageguard.formats.density import listed
@@ -87,7 +88,7 @@ def decode_table(call: CohortCall, paths: Sequence[Path]) -> Manifest:
 
 def tables_to_decode(paths: Sequence[Path], samples: Path | None) -> Sequence[Path]:
     """Return paths that hold one table of many nights; refuse anything else."""
-    is_one = len(paths) == 1 and not paths[0].is_dir()
+    is_one = len(paths) == 1 and not is_folder(paths[0])
     if samples is not None or not (is_one or (paths and all(map(is_dataset, paths)))):
         raise InputError(
             Message(

@@ -16,6 +16,7 @@ import numpy as np
 
 from stageguard.base.errors import OVERWRITE, FileFormatError, OutputExistsError
 from stageguard.base.files import exists_error, file_error, load_json, read_file, remove_leftovers
+from stageguard.base.storage import is_folder
 from stageguard.base.version import __version__
 from stageguard.formats.companions import by_the_list
 from stageguard.formats.outputs import (
@@ -119,7 +120,7 @@ class FileSource:
         Counting outcomes would miss some: workers may have written more than they reported.
         """
         folders = {task.output.parent for task in self.tasks}
-        folders = {folder for folder in folders if folder.is_dir()}
+        folders = {folder for folder in folders if is_folder(folder)}
         sidecars = [output_paths(task.output).sidecar for task in self.tasks if task.output.parent in folders]
         return {(path, path.stat().st_mtime_ns) for path in sidecars if path.is_file()}
 

@@ -43,6 +43,7 @@ from stageguard.base.files import (
     real_path,
     write_together,
 )
+from stageguard.base.storage import is_folder
 from stageguard.base.version import __version__
 from stageguard.formats.cohort_nights import ID, Chunk, CohortTable, TableNight
 from stageguard.formats.cohort_table import (
@@ -327,7 +328,7 @@ def _refuse_nested(task: TableTask) -> None:
 
 def _refuse_others(task: TableTask, identity: Mapping[str, Any]) -> None:
     """Refuse to replace a folder that holds anything but the dataset of an earlier run."""
-    if not task.output.is_dir() or _is_joining(task, identity):
+    if not is_folder(task.output) or _is_joining(task, identity):
         return
     own = set[Path]()
     with contextlib.suppress(StageGuardError, OSError, KeyError, TypeError, AttributeError):
@@ -344,7 +345,7 @@ def _refuse_others(task: TableTask, identity: Mapping[str, Any]) -> None:
 
 def _is_finished(task: TableTask, identity: Mapping[str, Any]) -> bool:
     """Whether an earlier identical call wrote the output; refuse any other output."""
-    is_empty = task.output.is_dir() and not any(task.output.iterdir())
+    is_empty = is_folder(task.output) and not any(task.output.iterdir())
     if (is_empty or not task.output.exists()) and not task.sidecar.exists():
         return False
     reason = "it is not known how it was made"
@@ -453,7 +454,7 @@ class TableSource:
                         record.unlink()
                 if not record.is_file():
                     for path in folder.iterdir():
-                        if path.is_dir():
+                        if is_folder(path):
                             shutil.rmtree(path)
                         elif path.name != LOCK:
                             path.unlink()

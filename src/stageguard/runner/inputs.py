@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from stageguard.base.errors import FileFormatError, InputError, NoInputError, record_fault
 from stageguard.base.files import file_error, real_path, special
+from stageguard.base.storage import files_in, is_folder
 from stageguard.formats.cohort_split import split_table
 from stageguard.formats.companions import (
     MOMENT_WORDS,
@@ -137,7 +138,7 @@ def find_inputs(arguments: Sequence[Path], samples: Path | None, wanted: Wanted)
     notes: list[str] = []
     is_cohort = len(arguments) > 1 or samples is not None
     for path in arguments:
-        if _is_there(path) and path.is_dir():
+        if _is_there(path) and is_folder(path):
             try:
                 files, left = _in_folder(path, wanted)
             except FileFormatError as error:
@@ -210,7 +211,7 @@ def _matching(pattern: Path, wanted: Wanted) -> list[Path]:
     paths = map(Path, glob.glob(str(pattern), recursive=True))  # noqa: PTH207 - pathlib's matches hidden files
     files = [
         path for path in paths
-        if not path.is_dir() and (not is_own(path, wanted.kind) or path.name.endswith(own_suffixes))
+        if not is_folder(path) and (not is_own(path, wanted.kind) or path.name.endswith(own_suffixes))
     ]  # fmt: skip
     if not files:
         raise InputError(f"no file matches {str(pattern)!r}. Check the folder and the pattern.")
@@ -238,7 +239,7 @@ def _in_folder(folder: Path, wanted: Wanted) -> tuple[list[Path], list[str]]:
     A file of unknown content counts as a night if it has the suffix of one: a file that is cut off or empty,
     a pipe or a broken link must be seen to fail.
     """
-    files = [path for path in folder.iterdir() if not path.name.startswith(".") and not path.is_dir()]
+    files = [path for path in files_in(folder) if not path.name.startswith(".")]
     candidates = [path for path in sorted(files, key=natural) if not is_own(path, wanted.kind)]
     known = {path: is_night(path, wanted) for path in candidates}
     suffixes = {path.suffix.lower() for path, answer in known.items() if answer}

@@ -27,7 +27,7 @@ from stageguard.base.errors import (
     visible,
     warn,
 )
-from stageguard.base.storage import is_remote, refuse_lost_slash, store_of
+from stageguard.base.storage import is_folder, is_remote, refuse_lost_slash, store_of
 from stageguard.runner.stopping import raise_if_stopped
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ def check_folder(folder: Path | None) -> None:
         return
     refuse_lost_slash(folder)
     existing = next((path for path in (folder, *folder.absolute().parents) if path.exists()), folder)
-    if not existing.is_dir():
+    if not is_folder(existing):
         raise OutputError(f"cannot write to {folder}: {existing} is a file, expected a folder.")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise OutputError(

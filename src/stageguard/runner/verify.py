@@ -14,7 +14,7 @@ import numpy as np
 
 from stageguard.base.errors import ProfileError, StageGuardError, record_fault
 from stageguard.base.files import file_error, file_sha256, special
-from stageguard.base.storage import inside
+from stageguard.base.storage import inside, is_folder
 from stageguard.formats.cohort_dataset import describe_dataset
 from stageguard.formats.cohort_table import TABLE_SUFFIXES
 from stageguard.formats.outputs import (
@@ -102,7 +102,7 @@ def _table_and_sidecar(output: Path) -> tuple[Path, Path]:
     """Return the table and the sidecar of an output, given either; both must be there."""
     table = output.with_suffix("") if output.suffix == ".json" else output
     sidecar = table.with_name(f"{table.name}.json")
-    if sidecar.is_file() and (table.suffix.lower() in TABLE_SUFFIXES or table.is_dir()):
+    if sidecar.is_file() and (table.suffix.lower() in TABLE_SUFFIXES or is_folder(table)):
         if not table.exists():
             raise file_error(table, f"is missing, expected the table that {sidecar.name} tells of.")
         return table, sidecar
@@ -195,10 +195,10 @@ def check_input(sidecar: Path, record: dict[str, Any], source: Path | None) -> t
     if recorded is None and source is None:
         return None, Check("input", False, "no input file is recorded. Name it with --input.")
     path = source if source is not None else _recorded_input(sidecar.parent, recorded)
-    is_folder = recorded is not None and "files" in recorded
-    if not (path.is_dir() if is_folder else path.is_file()):
+    is_dataset = recorded is not None and "files" in recorded
+    if not (is_folder(path) if is_dataset else path.is_file()):
         return None, Check("input", False, special(path) or f"{path} not found. Name it with --input.")
-    if is_folder:
+    if is_dataset:
         found = describe_dataset(path, [str(place) for place in recorded["files"]])
     else:
         found = {"sha256": file_sha256(path, "a recording"), "bytes": path.stat().st_size}

@@ -14,6 +14,7 @@ from click import UsageError
 from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import InputError, StageGuardError
 from stageguard.base.files import make_folder, real_path, write_text_atomic
+from stageguard.base.storage import is_folder
 from stageguard.cli import options as opt
 from stageguard.cli.cohort_nights import listed_nights
 from stageguard.cli.command import command, option
@@ -102,7 +103,7 @@ def consensus(
     )
     _refuse_repeats(scorings)
     merger = _Merger(options, method, overwrite=overwrite)
-    if len(scorings) > 1 and all(path.is_dir() for path in scorings):
+    if len(scorings) > 1 and all(is_folder(path) for path in scorings):
         _many_nights(scorings, night, output, merger, as_json=as_json)
         return
     inputs = find_inputs(scorings, None, options.wanted)
@@ -193,7 +194,7 @@ def _many_nights(
     folders: Sequence[Path], night: Path | None, output: Path | None, merger: _Merger, *, as_json: bool
 ) -> None:
     """Merge the nights that two or more folders hold, matched by their names."""
-    if night is not None and not night.is_dir():
+    if night is not None and not is_folder(night):
         raise UsageError("--night is one file, expected a folder with a stager's nights, named like theirs.")
     experts = [Experts(folder) for folder in folders]
     stagers = None if night is None else Experts(night)

@@ -11,6 +11,7 @@ from typing import Any
 import click
 from click import UsageError
 
+from stageguard.base.storage import is_folder
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option, packed
 from stageguard.cli.outcomes import (
@@ -147,7 +148,7 @@ def convert(
 
 def _is_one_file(inputs: Inputs, output: Path, to: str | None) -> bool:
     """Whether several nights go into one Parquet file, or several scorings of a night into one table."""
-    if not inputs.is_cohort or output.is_dir():
+    if not inputs.is_cohort or is_folder(output):
         return False
     able = [form for form in formats() if form.holds_cohort or form.holds_scorings]
     return any(to in (None, form.name) and output.name.lower().endswith(form.suffixes) for form in able)
@@ -155,7 +156,7 @@ def _is_one_file(inputs: Inputs, output: Path, to: str | None) -> bool:
 
 def _targets(inputs: Inputs, output: Path | None, to: str | None) -> dict[Input, Path]:
     """Return the target of each source: the file that --output names, or a file in a folder."""
-    if output is not None and not output.is_dir() and (output.suffix != "" or to is None):
+    if output is not None and not is_folder(output) and (output.suffix != "" or to is None):
         if inputs.is_cohort:
             raise UsageError(
                 f"{output.name} is one file, and there may be several nights: name a folder with --output, "

@@ -12,6 +12,7 @@ from click import UsageError
 from click.exceptions import Exit
 
 from stageguard.base.errors import InputError
+from stageguard.base.storage import is_folder
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.decoded import print_manifest
@@ -180,7 +181,7 @@ def _decode_table(call: CohortCall, paths: Sequence[Path], *, as_json: bool) -> 
 def _is_file_name(output: Path, files: Sequence[Path]) -> bool:
     """Whether --output names the file of one night; refuse a file of a kind that is not written."""
     suffix = output.suffix.lower()
-    if output.is_dir() or not suffix:
+    if is_folder(output) or not suffix:
         return False
     if suffix in OTHER_FILES:
         raise UsageError(

@@ -16,6 +16,7 @@ from click.exceptions import Exit
 
 from stageguard.base.errors import StageGuardError
 from stageguard.base.files import check_places, file_error, real_path, write_text_atomic
+from stageguard.base.storage import is_folder
 from stageguard.cli import options as opt
 from stageguard.cli.cohort_nights import CohortReader, grouping
 from stageguard.cli.command import command, option, packed
@@ -287,7 +288,7 @@ def cohort_at(path: Path) -> dict[str, Path] | None:
     """
     if not path.exists():
         return {} if MAGIC.search(str(path)) else None
-    return {} if path.is_dir() or is_sample_list(path) else nights_of(path) or None
+    return {} if is_folder(path) or is_sample_list(path) else nights_of(path) or None
 
 
 def cohort_reading(
@@ -348,7 +349,7 @@ def report_cohort(
 
 def _default_page(source: Path) -> Path:
     """Return the default path of the page: in the folder of the nights, or beside their table."""
-    if source.is_dir():
+    if is_folder(source):
         return source / f"cohort{REPORT_SUFFIX}"
     return source.with_name(f"{source.name}{REPORT_SUFFIX}")
 
@@ -366,7 +367,7 @@ def _failure(outcome: Outcome[ReportedRow]) -> Failure:
 
 def _failed_before(source: Path) -> tuple[list[Failure], list[str]]:
     """Return the failures listed in the table of `decode`, and a remark if it cannot be read."""
-    path = source / FAILURES_TABLE if source.is_dir() else source.with_name(f"{source.name}.failures.tsv")
+    path = source / FAILURES_TABLE if is_folder(source) else source.with_name(f"{source.name}.failures.tsv")
     try:
         rows = read_table(path)
     except (StageGuardError, OSError, ValueError) as error:  # another layout, or not text
@@ -383,13 +384,13 @@ def _failed_before(source: Path) -> tuple[list[Failure], list[str]]:
 
 def _links(names: Sequence[str], source: Path, page: Path, reports: Path | None) -> dict[str, str]:
     """Return links from the cohort's page to the existing pages of nights, by night."""
-    if reports is not None and not reports.is_dir():
+    if reports is not None and not is_folder(reports):
         raise file_error(reports, "is no folder, expected the one with the nights' reports.")
-    beside = source if source.is_dir() else source.parent
+    beside = source if is_folder(source) else source.parent
     folders = [reports] if reports is not None else list(dict.fromkeys((beside, page.parent)))
     links: dict[str, str] = {}
     for folder in reversed(folders):  # so that links to the first folder replace the others
-        there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+        there = {path.name for path in folder.iterdir()} if is_folder(folder) else set()
         if real_path(folder) == real_path(page.parent):
             there.discard(page.name)
         start = relative_path(folder, page.parent)

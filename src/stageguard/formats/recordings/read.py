@@ -18,7 +18,7 @@ import numpy as np
 from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import FileFormatError, InputError, MissingFileError, warn
 from stageguard.base.files import as_path, faults_named, file_error, is_synthetic, open_file
-from stageguard.base.storage import location
+from stageguard.base.storage import is_folder, location
 from stageguard.base.streams import is_stream, kept_file
 from stageguard.base.units import known_unit, scale_to, standard_unit
 from stageguard.formats.raw_night import FileOptions
@@ -144,7 +144,7 @@ def build_recording(
 
 def _read_raw(path: Path) -> RawRecording:
     """Return what a file holds; a WFDB header is text, so its suffix tells it."""
-    if path.is_dir():
+    if is_folder(path):
         raise file_error(path, "is a folder, expected a recording. Name the file in it.")
     with open_file(path, "a recording") as file:
         head = file.read(8)
