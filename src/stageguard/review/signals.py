@@ -52,6 +52,7 @@ DERIVED = {
     **{"F4": ("M1", "A1"), "C4": ("M1", "A1"), "O2": ("M1", "A1"), "E2": ("M1", "A1", "M2", "A2")},
     **{"F3": ("M2", "A2"), "C3": ("M2", "A2"), "O1": ("M2", "A2"), "E1": ("M2", "A2")},
 }
+FRONT_TO_BACK = "FCPO"  # electrodes of the EEG, as scorers order them
 MOST_OF_A_ROLE = {"eeg": 6, "eog": 2, "emg": 1, "ecg": 1}
 SLEEP, EVERYTHING = "Sleep", "All channels"
 
@@ -96,6 +97,7 @@ class RecordingSignals:
         self._channels = channels | {name: signal for name, (signal, _) in derived.items()}
         pairs = {name: pair for name, (_, pair) in derived.items()}
         self.montages = _montages(recording, self._channels, pairs)
+        self._kinds = _kinds(recording, self._channels, pairs)
         self._spectrograms: dict[str, dict[str, Any]] = {}
         self._scales: dict[tuple[str, Filters], ChannelScale] = {}
         self._lock, self._scale_lock = threading.Lock(), threading.Lock()
@@ -117,6 +119,7 @@ class RecordingSignals:
             "channels": [
                 {
                     "name": name,
+                    "kind": self._kinds.get(name),
                     "unit": signal.unit,
                     "rate": signal.rate_hz,
                     **self._scale(name, filters)._asdict(),
@@ -247,6 +250,12 @@ def _site(name: str) -> str:
     return re.sub(r"^(EEG|EOG)[ _-]*", "", name.strip().upper())
 
 
+def _place_on_head(name: str) -> int:
+    """Return the row of an electrode from front to back; others come last."""
+    place = FRONT_TO_BACK.find(_site(name)[:1])
+    return place if place >= 0 else len(FRONT_TO_BACK)
+
+
 def _montages(
     recording: Recording, channels: Mapping[str, Signal], derived: Mapping[str, tuple[str, str]]
 ) -> dict[str, list[str]]:
@@ -261,9 +270,23 @@ def _montages(
             if id(signal) in labels and re.fullmatch(rf"{kind}(_\d+)?", role)
         ]
         ours = [name for name, (first, _) in derived.items() if first in of_kind]
-        sleep += [*ours, *(name for name in of_kind if name not in parts)][:most]
+        chosen = [*ours, *(name for name in of_kind if name not in parts)][:most]
+        sleep += sorted(chosen, key=_place_on_head) if kind == "eeg" else chosen
     everything = list(channels)
     return {SLEEP: sleep or everything[:8], EVERYTHING: everything}
+
+
+def _kinds(
+    recording: Recording, channels: Mapping[str, Signal], derived: Mapping[str, tuple[str, str]]
+) -> dict[str, str]:
+    """Return what channels measure ("eeg", "eog", ...) where the reader knows it."""
+    labels = {id(signal): name for name, signal in channels.items()}
+    kinds = {
+        labels[id(signal)]: re.sub(r"_\d+$", "", role)
+        for role, signal in recording.signals.items()
+        if id(signal) in labels
+    }
+    return kinds | {name: kinds[first] for name, (first, _) in derived.items() if first in kinds}
 
 
 def _samples(signal: Signal, begin: float, n_samples: int) -> Floats:

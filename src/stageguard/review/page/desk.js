@@ -13,6 +13,7 @@ export class Desk {
   constructor() {
     this.night = null;
     this.cursor = 0;
+    this.page = 0; // of the epoch, in views that are shorter
     this.anchor = null; // first epoch of the selected stretch, null without a selection
     this.window = [0, 1];
     this.zoomLevel = 2;
@@ -137,14 +138,20 @@ export class Desk {
 
   // ---- position
 
-  moveTo(epoch, { centre = false, stay = false } = {}) {
+  moveTo(epoch, { centre = false, stay = false, page = 0 } = {}) {
     this.cursor = Math.min(this.night.epochs - 1, Math.max(0, epoch));
+    this.page = page;
     this.placeWindow(centre, stay);
     this.draw();
   }
 
+  /** Move by epochs; by one, in a view that is shorter than an epoch, by its pages. */
   moveBy(epochs) {
-    this.moveTo(this.cursor + epochs);
+    const { pages } = this.signals;
+    const page = this.page + epochs;
+    if (Math.abs(epochs) !== 1 || pages === 1) this.moveTo(this.cursor + epochs);
+    else if (page >= 0 && page < pages) this.moveTo(this.cursor, { page });
+    else this.moveTo(this.cursor + epochs, { page: this.cursor + epochs < 0 || page > 0 ? 0 : pages - 1 });
   }
 
   /** Keep the window until the epoch nears its edge, then centre it: constant sliding tires the eye. */
@@ -236,7 +243,7 @@ export class Desk {
     const [first, last] = this.selected;
     this.act({ do: "set", first, last, stage, why: this.panel.takeReason() });
     this.anchor = null;
-    if (this.night.blind) this.moveTo(last + 1);
+    if (this.night.blind || this.layout.wide) this.moveTo(last + 1); // one key per epoch
   }
 
   clear() {

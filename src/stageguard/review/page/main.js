@@ -5,6 +5,7 @@ import { Desk } from "./desk.js";
 import { keysOf, meaningOf } from "./keys.js";
 import { readableOn, themeOf } from "./lanes.js";
 import { EpochPanel } from "./panel.js";
+import { Layout } from "./layout.js";
 import { Moved } from "./moved.js";
 import { Sheets } from "./sheets.js";
 import { Signals } from "./signals.js";
@@ -97,9 +98,10 @@ async function begin() {
   const desk = new Desk();
   const overview = new Overview(desk);
   desk.bar = new Bar(desk);
+  desk.layout = new Layout(desk);
   desk.panel = new EpochPanel(desk);
   desk.signals = new Signals(desk, overview);
-  desk.parts = [desk.bar, new Controls(desk), overview, new Detail(desk), desk.panel, new Sheets(desk), desk.signals,
+  desk.parts = [desk.bar, desk.layout, new Controls(desk), overview, new Detail(desk), desk.panel, new Sheets(desk), desk.signals,
     new Moved(desk),
     { open: () => { desk.keys = keysOf(desk); } }];
   listen(desk);

@@ -1,17 +1,17 @@
-// The signals around the current epoch, fetched ahead in blocks so that moving need not wait.
+// The signals of the current epoch: what is shown and how, fetched in blocks and drawn with layers on top.
 
-import { bytesOf } from "./night.js";
+import { Blocks } from "./blocks.js";
 import { get } from "./server.js";
-import { byId, make, numberText, option } from "./words.js";
+import { byId, make, numberText, option, pushButton } from "./words.js";
 import { themeOf } from "./lanes.js";
-import { fitCanvas } from "./timeline.js";
+import { Stack } from "./timeline.js";
 import { pictureOf } from "./spectrogram.js";
+import { AXIS_HEIGHT, heights, microvolts, paintGrid, paintGuides, tracePart, unitText } from "./traces.js";
+import { firstView, Frame, pagesOf, shownSeconds, viewsOf, viewText } from "./views.js";
 
-const BLOCK = 8; // epochs to fetch at a time
-const KEPT = 16; // blocks to keep
-const LANE_HEIGHT = 58;
+const LOWEST_LANE = 46; // CSS pixels
+const HIGHEST_LANE = 120; // but in the wide mode
 const SCALES = [10, 20, 35, 50, 75, 100, 150, 200, 350, 500, 1000]; // µV from the middle of a lane to its edge
-const TO_MICROVOLT = { V: 1e6, mV: 1e3, uV: 1, "µV": 1, "μV": 1, nV: 1e-3 };
 const CHOICES = [
   { id: "low", title: "High-pass", hertz: [0.1, 0.3, 0.5, 1, 10], first: "0.3" },
   { id: "high", title: "Low-pass", hertz: [15, 30, 35, 70], first: "35" },
@@ -22,20 +22,25 @@ export class Signals {
   constructor(desk, overview) {
     this.desk = desk;
     this.overview = overview;
-    this.blocks = new Map(); // block number -> { channels } or { waiting } or { error }, least recent first
+    this.blocks = new Blocks();
+    this.stack = new Stack(byId("signal-stack"));
+    this.frame = null; // what the canvas shows, null before the first drawing
+    this.layers = []; // each has paint(ctx, frame, theme), drawn on top of the traces at every move
     this.chosen = null; // channel names, null for the montage
     this.montage = "";
     this.scaleAt = null; // index in SCALES, null for automatic
+    this.view = 30; // seconds on the canvas
     this.makeControls();
     byId("channel-choice").addEventListener("toggle", () => desk.draw());
   }
 
   makeControls() {
+    const redraw = () => this.desk.draw(true);
     const again = () => {
       this.forget();
-      this.desk.draw(true);
+      redraw();
     };
-    const labelled = (title, select) => make("label", {}, `${title} `, select);
+    const labelled = (title, field) => make("label", {}, `${title} `, field);
     this.selects = Object.fromEntries(CHOICES.map(({ id, hertz, first }) => {
       const select = make("select", { onchange: again }, option("", "off"), ...hertz.map((value) => option(value, `${value} Hz`)));
       select.value = first;
@@ -46,15 +51,18 @@ export class Signals {
       this.chosen = null;
       again();
     } });
+    this.views = make("select", { id: "view", onchange: () => this.setView(Number(this.views.value)) });
     this.scales = make("select", { onchange: () => {
       this.scaleAt = this.scales.value === "" ? null : Number(this.scales.value);
-      this.desk.draw();
+      redraw();
     } }, option("", "automatic"), ...SCALES.map((value, place) => option(place, `±${value} µV`)));
-    this.neighbours = make("select", { onchange: () => this.desk.draw() }, ...[0, 1, 2, 3].map((n) => option(n, n ? `±${n}` : "none")));
-    this.neighbours.value = "1";
+    this.polarity = make("select", { id: "polarity", onchange: redraw }, option("negative", "negative"), option("positive", "positive"));
+    this.guides = make("input", { type: "checkbox", id: "guides", checked: true, onchange: redraw });
     const filters = CHOICES.map(({ id, title }) => labelled(title, this.selects[id]));
-    byId("signal-controls").append(labelled("Montage", this.montages), ...filters,
-      labelled("Scale", this.scales), labelled("Neighbours", this.neighbours));
+    byId("signal-controls").append(labelled("View", this.views), labelled("Montage", this.montages), ...filters,
+      labelled("Scale", this.scales), labelled("Up is", this.polarity), make("label", {}, this.guides, " ±37.5 µV"));
+    byId("pages").append(pushButton("◀", () => this.desk.moveBy(-1), { ariaLabel: "Previous page", title: "Previous page (←)" }),
+      pushButton("▶", () => this.desk.moveBy(1), { ariaLabel: "Next page", title: "Next page (→)" }));
   }
 
   open() {
@@ -64,12 +72,18 @@ export class Signals {
     this.chosen = null;
     this.montage = "";
     this.listedChannels = null;
+    this.frame = null;
+    const views = viewsOf(night);
+    if (!views.includes(this.view)) this.view = firstView(night);
+    this.views.replaceChildren(...views.map((seconds) => option(seconds, viewText(seconds))));
+    this.views.value = String(this.view);
     this.forget();
     if (night.hasSignals) this.loadSpectrogram(night);
   }
 
   forget() {
-    this.blocks.clear();
+    this.lastChannels = null;
+    this.blocks.clear(this.desk.night, (first, count) => this.query(first, count));
   }
 
   async loadSpectrogram(night) {
@@ -83,42 +97,45 @@ export class Signals {
     }
   }
 
+  // ---- what is shown
+
+  /** Pages over which an epoch is spread; 1 if the view holds all of it. */
+  get pages() {
+    return this.desk.night.hasSignals ? pagesOf(this.desk.night, this.view) : 1;
+  }
+
+  setView(seconds) {
+    this.view = seconds;
+    this.views.value = String(seconds);
+    this.desk.moveTo(this.desk.cursor);
+  }
+
+  /** Take the next longer or shorter view. */
+  changeView(by) {
+    const views = viewsOf(this.desk.night);
+    this.setView(views[Math.min(views.length - 1, Math.max(0, views.indexOf(this.view) + by))]);
+  }
+
   rescale(by) {
     const last = SCALES.length - 1;
     this.scaleAt = this.scaleAt === null ? SCALES.indexOf(100) : Math.min(last, Math.max(0, this.scaleAt + by));
     this.scales.value = String(this.scaleAt);
   }
 
-  query(block) {
-    const first = block * BLOCK;
-    const words = new URLSearchParams({ first, count: Math.min(BLOCK, this.desk.night.epochs - first) });
+  query(first, count) {
+    const words = new URLSearchParams({ first, count });
     for (const name of this.chosen || []) words.append("channels", name);
     if (!this.chosen && this.montage) words.set("montage", this.montage);
     for (const { id } of CHOICES) if (this.selects[id].value) words.set(id, this.selects[id].value);
     return `/api/nights/${this.desk.night.index}/signals?${words}`;
   }
 
-  async fetchBlock(block) {
-    if (block < 0 || block * BLOCK >= this.desk.night.epochs || this.blocks.has(block)) return;
-    const { blocks } = this;
-    const { night } = this.desk;
-    const mine = { waiting: true };
-    blocks.set(block, mine);
-    try {
-      const answer = await get(this.query(block));
-      if (blocks.get(block) !== mine || night !== this.desk.night) return; // another request came in the meantime
-      const samples = (text) => new Float32Array(bytesOf(text).buffer);
-      blocks.set(block, { channels: answer.channels.map((channel) => ({ ...channel, values: samples(channel.values) })) });
-      this.listChannels(answer);
-    } catch (error) {
-      if (blocks.get(block) === mine) blocks.set(block, { error: error.message });
-    }
-    while (blocks.size > KEPT) blocks.delete(blocks.keys().next().value);
+  arrived(answer) {
+    if (answer && !this.listedChannels) this.listChannels(answer);
     this.desk.draw();
   }
 
   listChannels(answer) {
-    if (this.listedChannels) return;
     this.listedChannels = answer.all_channels || [];
     this.montages.replaceChildren(...(answer.montages || []).map((name) => option(name, name)));
     this.montages.parentElement.hidden = !(answer.montages || []).length;
@@ -134,126 +151,92 @@ export class Signals {
     this.desk.draw();
   }
 
+  // ---- drawing
+
   refresh() {
     this.theme = themeOf(this.desk.night);
   }
 
   move() {
-    const { night, cursor } = this.desk;
-    if (!night.hasSignals) return;
-    const around = Number(this.neighbours.value);
-    const first = cursor - around;
-    const last = cursor + around;
-    const block = Math.floor(cursor / BLOCK);
-    const needed = [Math.floor(Math.max(0, first) / BLOCK), Math.floor(last / BLOCK), block + 1, block - 1];
-    needed.forEach((number) => this.fetchBlock(number));
-    this.paint(first, last);
+    const { desk } = this;
+    const { night } = desk;
+    if (!night.hasSignals || desk.layout.isFolded("signals")) return;
+    byId("pages").hidden = this.pages === 1;
+    const stretch = shownSeconds(night, desk.cursor, desk.page, this.view);
+    this.blocks.fetch(stretch, (answer) => this.arrived(answer));
+    this.paint(stretch);
   }
 
-  paint(first, last) {
-    const { desk } = this;
-    const canvas = byId("traces");
-    const width = canvas.parentElement.clientWidth;
-    const narrow = width < 560;
-    const { theme } = this;
-    const ready = this.blocks.get(Math.floor(desk.cursor / BLOCK));
-    const names = ready?.channels || this.lastChannels || [];
-    if (ready?.channels) this.lastChannels = ready.channels;
-    const height = Math.max(90, names.length * LANE_HEIGHT + 6);
-    fitCanvas(canvas, width, height);
-    const ctx = canvas.getContext("2d");
-    ctx.clearRect(0, 0, width, height);
-    const left = narrow ? 40 : 92;
-    const box = { x: left, width: width - left - 10, each: (width - left - 10) / (last - first + 1) };
-    this.paintGrid(ctx, box, first, last, height, theme);
-    if (!ready?.channels) {
+  paint(stretch) {
+    const { stack, theme, desk } = this;
+    const { blocks, error } = this.blocks.within(stretch);
+    if (blocks.length) this.lastChannels = blocks[0].channels;
+    const channels = this.lastChannels || [];
+    this.frame = this.placeLanes(stretch, channels);
+    const ctx = stack.clear(stack.base);
+    paintGrid(ctx, this.frame, desk.night, desk.cursor, theme);
+    channels.forEach((channel, index) => {
+      this.paintChannel(ctx, channel, blocks.map((block) => block.channels[index]), this.frame.lanes[index]);
+    });
+    if (!blocks.length) {
       ctx.fillStyle = theme.grey;
       ctx.textAlign = "center";
-      ctx.fillText(ready?.error || "reading …", box.x + box.width / 2, 40, box.width);
-      return;
-    }
-    names.forEach((channel, index) => {
-      const lane = { channel, index, y: 3 + (index + 0.5) * LANE_HEIGHT };
-      this.paintChannel(ctx, lane, box, first, last, theme, narrow);
-    });
-    const stretch = `${Math.max(0, first) + 1} to ${Math.min(desk.night.epochs, last + 1)}`;
-    canvas.setAttribute("aria-label", `Signals of epochs ${stretch}: ${names.map(({ name }) => name).join(", ")}`);
+      ctx.fillText(error || "reading …", this.frame.x + this.frame.width / 2, 40, this.frame.width);
+    } else stack.base.setAttribute("aria-label", this.inWords(channels));
+    this.paintLayers();
   }
 
-  paintGrid(ctx, box, first, last, height, theme) {
-    const { night, cursor } = this.desk;
-    ctx.font = "12px sans-serif";
-    ctx.textBaseline = "middle";
-    ctx.fillStyle = theme.gap;
-    ctx.globalAlpha = 0.5;
-    ctx.fillRect(box.x + (cursor - first) * box.each, 0, box.each, height);
-    ctx.globalAlpha = 1;
-    ctx.fillStyle = theme.line;
-    const step = night.seconds >= 20 ? 5 : 1;
-    for (let epoch = first; epoch <= last; epoch += 1) {
-      for (let second = 0; second < night.seconds; second += step) {
-        ctx.fillRect(box.x + (epoch - first + second / night.seconds) * box.each, 0, 1, height);
-      }
-    }
-    ctx.fillStyle = theme.ink;
-    for (const edge of [cursor, cursor + 1]) ctx.fillRect(box.x + (edge - first) * box.each - 0.75, 0, 1.5, height);
+  /** Paint what lies on top of the traces, such as the cursor. */
+  paintLayers() {
+    if (!this.frame) return;
+    const ctx = this.stack.clear(this.stack.over);
+    for (const layer of this.layers) layer.paint(ctx, this.frame, this.theme);
   }
 
-  paintChannel(ctx, { channel, index, y }, box, first, last, theme, narrow) {
-    const micro = TO_MICROVOLT[channel.unit];
+  placeLanes([begin, end], channels) {
+    const { stack } = this;
+    const { wide } = this.desk.layout;
+    const space = innerHeight - stack.box.getBoundingClientRect().top - scrollY - AXIS_HEIGHT - 8;
+    const most = wide ? Infinity : HIGHEST_LANE;
+    const height = Math.floor(Math.max(LOWEST_LANE, Math.min(most, space / Math.max(1, channels.length))));
+    const bottom = Math.max(90, channels.length * height);
+    stack.resize(bottom + AXIS_HEIGHT);
+    stack.base.dataset.lanes = channels.length;
+    const lanes = channels.map(({ name }, index) => ({ name, y: (index + 0.5) * height, height }));
+    return new Frame({ begin, end, x: stack.left, width: Math.max(50, stack.width - stack.left - 10), bottom, lanes });
+  }
+
+  inWords(channels) {
+    const { begin, end } = this.frame;
+    const epochs = [Math.floor(begin / this.desk.night.seconds + 1e-9), Math.ceil(end / this.desk.night.seconds - 1e-9) - 1];
+    const where = epochs[0] === epochs[1] ? `epoch ${epochs[0] + 1}` : `epochs ${epochs[0] + 1} to ${epochs[1] + 1}`;
+    const pages = this.pages > 1 ? `, page ${this.desk.page + 1} of ${this.pages}` : "";
+    return `Signals of ${where}${pages}: ${channels.map(({ name }) => name).join(", ")}`;
+  }
+
+  paintChannel(ctx, channel, parts, lane) {
+    const { stack, theme, frame } = this;
+    const micro = microvolts(channel.unit);
     const scale = micro && this.scaleAt !== null ? SCALES[this.scaleAt] / micro : channel.scale; // else of the whole night
-    const { middle } = channel;
+    const inverted = Boolean(micro) && channel.kind !== "ecg" && this.polarity.value === "negative";
+    const heightOf = heights(lane, { middle: channel.middle, scale, inverted });
+    if (micro && channel.kind === "eeg" && this.guides.checked) paintGuides(ctx, frame, lane, (guide) => heightOf(guide / micro), theme);
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(frame.x, 0, frame.width, frame.bottom);
+    ctx.clip();
     ctx.strokeStyle = theme.ink;
     ctx.lineWidth = 0.9;
     ctx.beginPath();
-    for (let epoch = Math.max(0, first); epoch <= Math.min(this.desk.night.epochs - 1, last); epoch += 1) {
-      const block = this.blocks.get(Math.floor(epoch / BLOCK));
-      const part = block?.channels?.[index];
-      const frame = { x: box.x + (epoch - first) * box.each, width: box.each, y, scale, middle };
-      if (part) traceEpoch(ctx, part, epoch % BLOCK, this.desk.night.seconds, frame);
-    }
+    for (const part of parts) if (part) tracePart(ctx, part, frame, heightOf);
     ctx.stroke();
+    ctx.restore();
     ctx.fillStyle = theme.ink;
     ctx.textAlign = "left";
     ctx.font = "600 11px sans-serif";
-    ctx.fillText(channel.name, 2, y - (narrow ? 20 : 7), narrow ? 200 : box.x - 6);
+    ctx.fillText(channel.name, 2, lane.y - (stack.narrow ? 20 : 7), stack.narrow ? 200 : frame.x - 6);
     ctx.font = "10px sans-serif";
     ctx.fillStyle = theme.grey;
-    if (!narrow) ctx.fillText(`±${numberText(scale)} ${channel.unit || ""}`, 2, y + 8, box.x - 6);
-  }
-}
-
-/** Trace one epoch: every sample if there is space, else the lowest and highest of each pixel. */
-function traceEpoch(ctx, part, placeInBlock, seconds, { x, width, y, scale, middle }) {
-  const size = part.rate * seconds;
-  const from = Math.round(placeInBlock * size);
-  const to = Math.min(part.values.length, Math.round((placeInBlock + 1) * size));
-  const half = LANE_HEIGHT / 2 - 2;
-  const place = (value) => y - half * Math.max(-1, Math.min(1, (value - middle) / scale));
-  const perPixel = (to - from) / width;
-  let isDown = false;
-  const draw = (at, value) => {
-    if (!Number.isFinite(value)) isDown = false;
-    else if (isDown) ctx.lineTo(at, place(value));
-    else {
-      ctx.moveTo(at, place(value));
-      isDown = true;
-    }
-  };
-  if (perPixel <= 3) {
-    for (let i = from; i < to; i += 1) draw(x + ((i - from) / size) * width, part.values[i]);
-    return;
-  }
-  for (let pixel = 0; pixel < width; pixel += 1) {
-    const begin = from + Math.floor(pixel * perPixel);
-    const end = Math.min(to, from + Math.floor((pixel + 1) * perPixel));
-    let [low, high] = [Infinity, -Infinity];
-    for (let i = begin; i < end; i += 1) {
-      const value = part.values[i];
-      if (value < low) low = value;
-      if (value > high) high = value;
-    }
-    draw(x + pixel, low === Infinity ? NaN : low);
-    draw(x + pixel, high === -Infinity ? NaN : high);
+    if (!stack.narrow) ctx.fillText(`±${numberText(scale)} ${unitText(channel.unit)}`, 2, lane.y + 8, frame.x - 6);
   }
 }

@@ -63,10 +63,12 @@ export class Overview {
     const { stack } = this;
     const { night } = this.desk;
     const hasTop = (night.cycles || []).length > 0 || night.lights_off !== null || night.lights_on !== null;
-    const lanes = lanesOf(night, { cells: false });
-    this.top = hasTop ? 30 : 8;
+    const isStrip = this.desk.layout.isFolded("overview");
+    const lanes = lanesOf(night, { cells: false }).filter((lane) => !isStrip || lane.own || lane.kind === "marks");
+    this.top = hasTop && !isStrip ? 30 : 8;
     let height = placeLanes(lanes, this.top, stack.narrow);
-    if (this.spectrogram) height += SPECTROGRAM_HEIGHT + 7;
+    const { spectrogram } = isStrip ? {} : this;
+    if (spectrogram) height += SPECTROGRAM_HEIGHT + 7;
     stack.resize(height);
     this.theme = themeOf(night);
     this.span = new Span(0, night.epochs, stack.left, Math.max(50, stack.width - stack.left - RIGHT));
@@ -75,9 +77,9 @@ export class Overview {
     const ctx = stack.clear(stack.base);
     paintLanes(ctx, night, lanes, this.span, this.theme, { titlesAbove: stack.narrow });
     const under = this.lanesBottom - SPECTROGRAM_HEIGHT;
-    if (this.spectrogram) paintSpectrogram(ctx, this.spectrogram, this.span, under, this.theme);
-    paintCycles(ctx, night, this.span, 13, this.theme);
-    paintAxis(ctx, night, this.span, height, this.theme, { lights: true });
+    if (spectrogram) paintSpectrogram(ctx, spectrogram, this.span, under, this.theme);
+    if (!isStrip) paintCycles(ctx, night, this.span, 13, this.theme);
+    paintAxis(ctx, night, this.span, height, this.theme, { lights: !isStrip });
     stack.base.setAttribute("aria-label", this.inWords(night, lanes));
   }
 
@@ -150,6 +152,7 @@ export class Detail {
 
   move() {
     const { desk, stack } = this;
+    if (desk.layout.isFolded("detail")) return;
     const [from, to] = desk.window;
     const key = `${from} ${to}`;
     if (this.drawn !== key || desk.night.pending.length || this.hadPending) this.paint(from, to);
