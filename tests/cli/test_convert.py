@@ -185,3 +185,8 @@ def test_scorings_of_one_night_become_one_bids_table(run, nights):
     assert ran.code == 1
     assert mentions([error_line(ran)], "two", "'Ann'")
     assert len(sg.read_scorings(table)) == 2
+    ran = run("convert", table, "-o", nights / "ann.edf")
+    assert mentions([error_line(ran)], "Ann, n3", "--column Ann")
+    ran = run("convert", table, "--column", "n3", "-o", nights / "n3.edf")
+    assert ran.code == 0
+    assert sg.read_hypnogram(nights / "n3.edf").stages.tolist() == STAGES

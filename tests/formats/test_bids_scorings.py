@@ -179,6 +179,17 @@ def test_parallel_scorings_come_back(tmp_path, given):
             assert np.array_equal(found.confidence, scoring.confidence, equal_nan=True)
 
 
+@pytest.mark.parametrize("name", ['"', 'the "old" stager', "'", "#1", "a,b;c", "0", "W", "Zoë 2"])
+def test_names_with_marks(tmp_path, name):
+    given = [
+        sg.Scoring(hypnogram([0, 1], name), "manual", standard="aasm_5stage", channels=["EEG(sec)", "C3,C4"]),
+        sg.Scoring(hypnogram([2, 3], "Bob"), standard="aasm_5stage"),
+    ]
+    sg.convert(given, tmp_path / EVENTS)
+    assert [*sg.read_scorings(tmp_path / EVENTS)] == given
+    assert validate(tmp_path) == []
+
+
 def test_scorings_of_different_recordings(tmp_path):
     ann = hypnogram([0, 1], "Ann", start=datetime(2024, 5, 1, 22))
     bob = hypnogram([0, 1], "Bob", start=datetime(2024, 5, 2, 22))
@@ -202,6 +213,29 @@ def test_a_list_of_everything(tmp_path):
         "synthetic": "automated",
         "StageGuard human-psg-5": "automated",
     }
+
+
+def test_one_scoring_alone_and_probabilities_alone(tmp_path):
+    ann = sg.Scoring(hypnogram([0, 2], "Ann"), "manual", [0.5, 1.0])
+    sg.convert(ann, tmp_path / EVENTS)
+    assert sg.read_scorings(tmp_path / EVENTS) == (replace(ann, standard="aasm_5stage"),)
+    density = sg.Hypnodensity(
+        [[0.6, 0.1, 0.1, 0.1, 0.1], [0.1, 0.1, 0.6, 0.1, 0.1]], "aasm5", 30, source="net"
+    )
+    sg.convert([ann, density], tmp_path / EVENTS, overwrite=True)
+    _, net = sg.read_scorings(tmp_path / EVENTS)
+    assert (net.annotator, net.method, net.confidence.tolist()) == ("net", "automated", [0.6, 0.6])
+
+
+def test_merged_scorings_keep_their_confidence_and_longer_epochs_lose_it(tmp_path):
+    ann = sg.Scoring(hypnogram([0, 0, 2, 2], "Ann"), "manual", [0.5, 0.5, 1.0, 1.0])
+    sg.convert([ann], tmp_path / EVENTS, merge_to="wnr3")
+    (merged,) = sg.read_scorings(tmp_path / EVENTS)
+    assert merged.hypnogram.stages.tolist() == ["W", "W", "N", "N"]
+    assert merged.confidence.tolist() == [0.5, 0.5, 1.0, 1.0]
+    sg.convert([ann], tmp_path / EVENTS, reepoch_to=60, overwrite=True)
+    (longer,) = sg.read_scorings(tmp_path / EVENTS)
+    assert (longer.hypnogram.stages.tolist(), longer.confidence) == (["W", "N2"], None)
 
 
 @pytest.mark.parametrize(

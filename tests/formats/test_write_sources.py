@@ -260,3 +260,15 @@ def test_a_hypnodensity_may_have_shorter_epochs_than_files_are_read_with(tmp_pat
     night = sg.Hypnodensity(np.full((200, 3), 1 / 3), "wnr3", 0.05)
     sg.convert(night, tmp_path / "n.npz", reepoch_to=1.0)
     assert sg.read_density(tmp_path / "n.npz").n_epochs == 10
+
+
+def test_probabilities_beside_stages_go_along(tmp_path):
+    """From a file that holds both, to one that holds both; of other epochs they are left out, and named."""
+    result = sg.decode(sg.simulate_night("human-psg-5", hours=1, seed=5).density, "human-psg-5")
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    result.save(first)
+    assert sg.convert(first, second).lost == ()
+    assert sg.read_hypnogram(second).labels.tolist() == result.hypnogram.labels.tolist()
+    assert sg.read_density(second).probabilities == pytest.approx(result.density.probabilities, abs=1e-5)
+    merged = sg.convert(first, tmp_path / "merged.json", merge_to="wnr3")
+    assert sg.read_density(merged.path).scheme.name == sg.read_hypnogram(merged.path).scheme.name == "wnr3"

@@ -520,6 +520,24 @@ def test_what_is_shown_says_whether_the_study_is_finished(n_more, tmp_path, monk
         assert "SMOKE version" in text
 
 
+def test_the_commands_on_stored_results(tmp_path, capsys):
+    """What they print as JSON, write for several studies, and refuse."""
+    made = made_up(n_subjects=3)
+    (tmp_path / "study.json").write_text(json.dumps({**made.about, "n_jobs": len(made.records)}))
+    for record in made.records:
+        save_record(tmp_path, record, None)
+    run = Runner(capsys)
+    status = run("study", "status", tmp_path, "--json").json
+    assert (status["done"], status["jobs"], status["failed"]) == (len(made.records), len(made.records), [])
+    ran = run("study", "compare", tmp_path, tmp_path, "--output", tmp_path / "across")
+    written = sorted((tmp_path / "across").iterdir())
+    assert written and all(path.name in ran.out for path in written)
+    ran = run("study", "table", tmp_path, "--name", "mian")
+    assert ran.code == 1 and "'mian'" in ran.err and "main" in ran.err
+    ran = run("study")
+    assert ran.code != 0 and "status" in ran.err
+
+
 def test_nothing_is_not_zero():
     assert np.isnan(estimate({}).mean)
     assert np.isnan(paired({}, {}).p)

@@ -127,7 +127,7 @@ scored_reading_options = packed(
         "--column",
         metavar="NAME",
         heading=opt.HOW_READ,
-        help="Column of the stages in tables of scorings, where its name does not tell.",
+        help="Column of the stages in tables of scorings, or annotator of a BIDS table with several.",
     ),
 )
 

@@ -158,6 +158,7 @@ def convert(
     stages: Sequence[str] | None = None,
     scheme: StageScheme | str | None = None,
     epoch_seconds: float | None = None,
+    column: str | None = None,
     merge_to: StageScheme | str | None = None,
     reepoch_to: float | None = None,
     annotations_from: str | os.PathLike[str] | None = None,
@@ -181,6 +182,8 @@ def convert(
         Names of the formats, if content or name are ambiguous.
     stages, scheme, epoch_seconds : optional
         What the source does not say about itself: names of its columns, its scheme, its epoch length.
+    column : str, optional
+        Which stages of the source, as in `read_hypnogram`: a column, or an annotator of a BIDS table.
     merge_to : StageScheme or str, optional
         A coarser scheme for the target, such as "wnr3".
     reepoch_to : float, optional
@@ -208,7 +211,11 @@ def convert(
         pool_to_seconds=pool_to_seconds,
         normalize=normalize,
     )
-    options = replace(options, scheme=None if scheme is None else as_scheme(scheme))
+    options = replace(
+        options,
+        scheme=None if scheme is None else as_scheme(scheme),
+        column=None if column is None else checks.text(column, "column"),
+    )
     reshape = Reshape(
         None if merge_to is None else as_scheme(merge_to),
         None if reepoch_to is None else checks.epoch_seconds(reepoch_to),

@@ -321,7 +321,7 @@ def read_hypnogram(
         Epoch length in seconds; by default what the file says, else 30. Must not contradict the file.
     column : str, optional
         The column of a table that holds the stages; by default the one named stage, hypnogram, y_pred or the
-        like.
+        like. Of a BIDS table with several scorings, the annotator.
 
     Returns
     -------

@@ -67,6 +67,11 @@ source_options = packed(
 @option("--to", metavar="FORMAT", help="Format to write (docs/formats.md). Default: by the target's name.")
 @source_options
 @opt.scheme
+@option(
+    "--column",
+    metavar="NAME",
+    help="Column of the stages in tables of scorings, or annotator of a BIDS table with several.",
+)
 @option("--merge", type=opt.SCHEME, help="Merge stages into a coarser scheme on the way.")
 @option(
     "--reepoch",
@@ -89,6 +94,7 @@ def convert(
     to: str | None,
     reading: FileOptions,
     scheme: str | None,
+    column: str | None,
     merge: str | None,
     reepoch: float | None,
     annotations_from: Path | None,
@@ -114,6 +120,7 @@ def convert(
         stages=reading.stages,
         scheme=scheme,
         epoch_seconds=reading.epoch_seconds,
+        column=column,
         merge_to=merge,
         reepoch_to=reepoch,
         annotations_from=annotations_from,

@@ -80,6 +80,7 @@ STAGE_TAGS = {
 METHOD_TAGS = {"automated": "Software-agent"}  # people are Human-agent
 HED_VERSION = ["8.4.0", "score_2.1.0"]  # SCORE is the library of clinical EEG, which has sleep stages
 BIDS_VERSION = "1.10.1"
+_PLAIN = re.compile(r"[A-Za-z0-9 _.-]+")  # a value that HED allows; other names are in the table alone
 _SUBJECT = re.compile(r"sub-[0-9A-Za-z]+")
 
 
@@ -340,7 +341,10 @@ def _sidecar(scorings: Sequence[Scoring]) -> dict[str, Any]:
     )
     standards = {STANDARDS[name]: ", ".join(WORDS[name].values()) for name in STANDARDS}
     methods = dict.fromkeys(scoring.method for scoring in scorings if scoring.method)
-    who = "({annotation_method}, {annotator_id}), (Parameter-label/channels, {channel})"
+    has_plain_names = all(_PLAIN.fullmatch(scoring.annotator) for scoring in scorings)
+    has_plain_channels = all(_PLAIN.fullmatch(name) for scoring in scorings for name in scoring.channels)
+    who = "({annotation_method}" + (", {annotator_id})" if has_plain_names else ")")
+    who += ", (Parameter-label/channels, {channel})" if has_plain_channels else ""
     columns: dict[str, Any] = {
         "onset": {"Description": "Start, from the start of the recording", "Units": "s"},
         "duration": {"Description": "How long the interval lasts", "Units": "s", "HED": "Duration/# second"},
@@ -367,11 +371,14 @@ def _sidecar(scorings: Sequence[Scoring]) -> dict[str, Any]:
             "Levels": {name: METHODS.get(name, name) for name in methods},
             "HED": {name: METHOD_TAGS.get(name, "Human-agent") for name in methods},
         },
-        "annotator_id": {"Description": "Who or what scored the interval", "HED": "ID/#"},
+        "annotator_id": {
+            "Description": "Who or what scored the interval",
+            **({"HED": "ID/#"} if has_plain_names else {}),
+        },
         "channel": {
             "Description": "Channels that were scored; n/a if not known",
             "Delimiter": "|",
-            "HED": "Parameter-value/#",
+            **({"HED": "Parameter-value/#"} if has_plain_channels else {}),
         },
         "confidence": {
             "Description": "How sure the annotator was, 0 to 1. In rows of StageGuard or a stager it is the "
