@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -180,3 +181,65 @@ def test_units_are_written_as_people_write_them(scorer, night):
         page = open_signals(scorer, server.url)
         page.get_by_role("button", name="Whole night").click()
         assert "µV" in page.inner_text("body") and "uV" not in page.inner_text("body")
+
+
+def drag(page: Page, begin: float, end: float, lane: int = 0, *, view: float = 30.0, lanes: int = 8) -> None:
+    """Drag over a lane from one second of the view to another."""
+    box = page.locator("#traces").bounding_box()
+    assert box is not None
+    width = box["width"] - 92 - 10
+    y = box["y"] + (lane + 0.5) * (box["height"] - 18) / lanes
+    page.mouse.move(box["x"] + 92 + width * begin / view, y)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 92 + width * (begin + end) / 2 / view, y + 100)  # stays in its lane
+    page.mouse.move(box["x"] + 92 + width * end / view, y)
+    page.mouse.up()
+
+
+def numbers(text: str) -> list[float]:
+    """Return the numbers of a text after its channel."""
+    return [float(number) for number in re.findall(r"-?\d+\.\d+", text.partition(": ")[2])]
+
+
+def test_the_caliper_measures_a_sine(scorer, night):
+    """1 Hz and 75 µV from peak to peak, filtered from 0.3 to 35 Hz, which changes it by less than 2 %."""
+    with served(**night) as server:
+        page = open_signals(scorer, server.url)
+        scorer.press("f")
+        drag(page, 4.0, 8.0)
+        page.wait_for_selector("#measured:has-text('EEG F4-M1')")
+        seconds, height, by_duration, by_crossings = numbers(scorer.text("#measured"))
+        assert seconds == pytest.approx(4.0, abs=0.05)
+        assert height == pytest.approx(75.0, rel=0.02)
+        assert by_duration == pytest.approx(0.25, abs=0.01)
+        assert by_crossings == pytest.approx(1.0, abs=0.01)
+        scorer.press("Escape")
+        assert scorer.text("#measured") == ""
+
+
+def test_the_caliper_needs_no_mouse(scorer, night):
+    with served(**night) as server:
+        page = open_signals(scorer, server.url)
+        scorer.press(".", "i", *[">"] * 2)
+        assert numbers(scorer.text("#measured"))[0] == pytest.approx(2.0)
+        assert numbers(scorer.text("#measured"))[3] == pytest.approx(1.0, abs=0.01)
+        scorer.press("ArrowDown")
+        assert scorer.text("#measured").startswith("EEG F3-M2: 2.00 s")
+        scorer.press("i", ">")
+        assert numbers(scorer.text("#measured"))[0] == pytest.approx(2.0)  # ended: the cursor moves alone
+        scorer.press("ArrowRight")
+        assert scorer.text("#measured") == ""  # out of sight
+        assert violations(page) == []
+
+
+def test_the_cursor_tells_time_and_value(scorer, night):
+    with served(**night) as server:
+        page = open_signals(scorer, server.url)
+        page.select_option("#view", "10")
+        page.wait_for_selector("#traces[aria-label*='page 1 of 3']")
+        box = page.locator("#traces").bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + 92 + (box["width"] - 102) * 2.25 / 10, box["y"] + 20)
+        page.wait_for_selector("#readout:has-text('EEG F4-M1')")
+        found = re.fullmatch(r"00:00:02\.(2[3-7]), EEG F4-M1 (.*) µV", scorer.text("#readout"))
+        assert found is not None and float(found[2]) == pytest.approx(37.5, rel=0.03)

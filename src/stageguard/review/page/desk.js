@@ -292,6 +292,7 @@ export class Desk {
 
   drop() {
     this.anchor = null;
+    this.signals.select(null);
     this.bar.notice(null);
     this.draw();
   }

@@ -28,9 +28,14 @@ export function keysOf(desk) {
       match: { f: () => desk.layout.toggleWide() } },
     { shown: "v / shift + v", about: "longer, shorter view of the signals; views shorter than an epoch turn its pages",
       match: { v: () => desk.signals.changeView(1) }, shift: { v: () => desk.signals.changeView(-1) } },
+    { shown: ", / .", about: "cursor on the signals back, on by 0.1 s (with < and > by 1 s)",
+      match: { ",": () => desk.caliper.step(-0.1), ".": () => desk.caliper.step(0.1), "<": () => desk.caliper.step(-1), ">": () => desk.caliper.step(1) } },
+    { shown: "↑ / ↓", about: "cursor to the channel above, below",
+      match: { ArrowUp: () => desk.caliper.step(0, -1), ArrowDown: () => desk.caliper.step(0, 1) } },
+    { shown: "i", about: "measure from the cursor on: begin, end (or drag over the signals)", match: { i: () => desk.caliper.toggle() } },
     { shown: "[ / ]", about: "signals smaller, larger", match: { "[": () => desk.scale(1), "]": () => desk.scale(-1) } },
     { shown: "?", about: "this list", match: { "?": () => desk.help() } },
-    { shown: "Escape", about: "close the list, drop the stretch, leave a field", match: { Escape: () => desk.drop() } },
+    { shown: "Escape", about: "close the list, drop the stretch or measure, leave a field", match: { Escape: () => desk.drop() } },
   ];
 }
 

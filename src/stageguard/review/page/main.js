@@ -1,6 +1,7 @@
 // Assembles the page and listens to the keyboard.
 
 import { Bar } from "./bar.js";
+import { Caliper } from "./caliper.js";
 import { Desk } from "./desk.js";
 import { keysOf, meaningOf } from "./keys.js";
 import { readableOn, themeOf } from "./lanes.js";
@@ -101,7 +102,9 @@ async function begin() {
   desk.layout = new Layout(desk);
   desk.panel = new EpochPanel(desk);
   desk.signals = new Signals(desk, overview);
-  desk.parts = [desk.bar, desk.layout, new Controls(desk), overview, new Detail(desk), desk.panel, new Sheets(desk), desk.signals,
+  desk.caliper = new Caliper(desk);
+  desk.signals.layers.push(desk.caliper);
+  desk.parts = [desk.bar, desk.layout, new Controls(desk), overview, new Detail(desk), desk.panel, new Sheets(desk), desk.signals, desk.caliper,
     new Moved(desk),
     { open: () => { desk.keys = keysOf(desk); } }];
   listen(desk);

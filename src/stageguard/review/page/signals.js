@@ -25,6 +25,9 @@ export class Signals {
     this.blocks = new Blocks();
     this.stack = new Stack(byId("signal-stack"));
     this.frame = null; // what the canvas shows, null before the first drawing
+    this.pointer = null; // { seconds, lane } under the mouse or moved by keys
+    this.selection = null; // { begin, end, lane }: seconds of the night that were dragged over or measured
+    this.layerFrame = null;
     this.layers = []; // each has paint(ctx, frame, theme), drawn on top of the traces at every move
     this.chosen = null; // channel names, null for the montage
     this.montage = "";
@@ -73,6 +76,8 @@ export class Signals {
     this.montage = "";
     this.listedChannels = null;
     this.frame = null;
+    this.pointer = null;
+    this.selection = null;
     const views = viewsOf(night);
     if (!views.includes(this.view)) this.view = firstView(night);
     this.views.replaceChildren(...views.map((seconds) => option(seconds, viewText(seconds))));
@@ -122,6 +127,39 @@ export class Signals {
     this.scales.value = String(this.scaleAt);
   }
 
+  // ---- cursor and selection
+
+  pointAt(pointer) {
+    this.pointer = pointer;
+    this.drawLayers();
+  }
+
+  /** Select a stretch of seconds, in either order; null drops the selection. */
+  select(selection) {
+    if (!selection) byId("measured").textContent = "";
+    this.selection = selection && { lane: selection.lane, begin: Math.min(selection.begin, selection.end),
+      end: Math.max(selection.begin, selection.end) };
+    this.drawLayers();
+  }
+
+  /** Draw the layers alone in the next frame: the mouse moves more often than the traces change. */
+  drawLayers() {
+    this.layerFrame ??= requestAnimationFrame(() => this.paintLayers());
+  }
+
+  /** Return the channel of a lane, null if it is not there yet, and its samples in parts. */
+  laneParts(lane) {
+    const { blocks } = this.blocks.within([this.frame.begin, this.frame.end]);
+    return { channel: blocks[0]?.channels[lane] ?? null, parts: blocks.map((block) => block.channels[lane]).filter(Boolean) };
+  }
+
+  heightOf(lane, value) {
+    const { channel } = this.laneParts(lane);
+    return heights(this.frame.lanes[lane], this.drawingOf(channel))(value);
+  }
+
+  // ---- blocks
+
   query(first, count) {
     const words = new URLSearchParams({ first, count });
     for (const name of this.chosen || []) words.append("channels", name);
@@ -163,6 +201,7 @@ export class Signals {
     if (!night.hasSignals || desk.layout.isFolded("signals")) return;
     byId("pages").hidden = this.pages === 1;
     const stretch = shownSeconds(night, desk.cursor, desk.page, this.view);
+    if (this.selection && (this.selection.end <= stretch[0] || this.selection.begin >= stretch[1])) this.select(null); // out of sight
     this.blocks.fetch(stretch, (answer) => this.arrived(answer));
     this.paint(stretch);
   }
@@ -188,6 +227,7 @@ export class Signals {
 
   /** Paint what lies on top of the traces, such as the cursor. */
   paintLayers() {
+    this.layerFrame = null;
     if (!this.frame) return;
     const ctx = this.stack.clear(this.stack.over);
     for (const layer of this.layers) layer.paint(ctx, this.frame, this.theme);
@@ -214,12 +254,18 @@ export class Signals {
     return `Signals of ${where}${pages}: ${channels.map(({ name }) => name).join(", ")}`;
   }
 
+  /** Return how a channel is drawn: middle and scale in its unit, and whether negative is up. */
+  drawingOf({ unit, kind, middle, scale }) {
+    const micro = microvolts(unit);
+    return { middle, scale: micro && this.scaleAt !== null ? SCALES[this.scaleAt] / micro : scale, // else of the whole night
+      inverted: Boolean(micro) && kind !== "ecg" && this.polarity.value === "negative" };
+  }
+
   paintChannel(ctx, channel, parts, lane) {
     const { stack, theme, frame } = this;
     const micro = microvolts(channel.unit);
-    const scale = micro && this.scaleAt !== null ? SCALES[this.scaleAt] / micro : channel.scale; // else of the whole night
-    const inverted = Boolean(micro) && channel.kind !== "ecg" && this.polarity.value === "negative";
-    const heightOf = heights(lane, { middle: channel.middle, scale, inverted });
+    const drawing = this.drawingOf(channel);
+    const heightOf = heights(lane, drawing);
     if (micro && channel.kind === "eeg" && this.guides.checked) paintGuides(ctx, frame, lane, (guide) => heightOf(guide / micro), theme);
     ctx.save();
     ctx.beginPath();
@@ -237,6 +283,6 @@ export class Signals {
     ctx.fillText(channel.name, 2, lane.y - (stack.narrow ? 20 : 7), stack.narrow ? 200 : frame.x - 6);
     ctx.font = "10px sans-serif";
     ctx.fillStyle = theme.grey;
-    if (!stack.narrow) ctx.fillText(`±${numberText(scale)} ${unitText(channel.unit)}`, 2, lane.y + 8, frame.x - 6);
+    if (!stack.narrow) ctx.fillText(`±${numberText(drawing.scale)} ${unitText(channel.unit)}`, 2, lane.y + 8, frame.x - 6);
   }
 }
