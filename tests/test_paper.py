@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not PAPER.is_dir(), reason="the paper is not in 
 # The journal's sections, in its order.
 SECTIONS = (
     *("Summary", "Statement of need", "State of the field", "Software design", "Research impact statement"),
-    *("AI usage disclosure", "Acknowledgements", "References"),
+    *("Acknowledgements", "References"),
 )
 # Numbers that were not measured: seconds of an epoch.
 PLAIN = {"30"}
