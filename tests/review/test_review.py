@@ -41,7 +41,7 @@ def test_the_page_shows_a_lost_signal_as_low_quality(tmp_path):
     lost = np.linspace(0, 1, 16)
     session = ReviewSession([asked(path, options=DecodeOptions(quality=lost))], "anna")
     review = session.review(0)
-    shown = np.frombuffer(base64.b64decode(wire.fixed_part(review, review.now)["quality"]), np.uint8)
+    shown = np.frombuffer(base64.b64decode(wire.moving_part(review, review.now)["quality"]), np.uint8)
     session.close()
     assert (shown[0], shown[-1]) == (100, 0)
     assert np.allclose(shown, 100 * (1 - lost), atol=0.5)

@@ -30,9 +30,10 @@ from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile, profiles
+from stageguard.review.events import artefact_spans, lost_shares
 from stageguard.review.journal import MALFORMED, RECORD, JournalFile
 from stageguard.review.state import ON_EPOCHS, Action, GuardSettings, Pin, ReviewState, act, parse_action
-from stageguard.runner.decode_one import DecodeOptions
+from stageguard.runner.decode_one import DecodeOptions, quality_for_strength
 
 GIVEN_BEFORE = "given before the review"
 MOST_PROFILES_TRIED = 3  # other profiles to try if pins contradict each other
@@ -129,6 +130,35 @@ class NightUnderReview:
         """Sleep statistics of the expert's scoring, if there is one."""
         return None if self.expert is None else self.statistics.measure(self.expert)
 
+    @property
+    def span(self) -> tuple[float, float]:
+        """The seconds of the recording at which the first epoch begins and the last one ends."""
+        begins = self.density.offset_seconds
+        return begins, begins + self.n_epochs * self.density.epoch_seconds
+
+    def quality_with(self, artefacts: tuple[tuple[float, float], ...]) -> Floats | None:
+        """Return the signal quality of each epoch with artefacts that a scorer marked; None if all is clean.
+
+        The worse of the given quality and the artefacts counts: a scorer cannot mend a signal.
+        """
+        given = self.reading.quality
+        if not artefacts:
+            return given
+        shares = lost_shares(
+            artefacts, self.n_epochs, self.density.epoch_seconds, self.density.offset_seconds
+        )
+        quality = shares if given is None else np.maximum(np.asarray(given, dtype=np.float64), shares)
+        has_evidence = self.argmax != UNSCORED
+        if has_evidence.any() and not has_evidence[quality < 1.0].any():
+            raise InputError("artefacts leave no epoch with evidence, expected one or more: remove some.")
+        return quality if quality.any() else None
+
+    def quality_for_strength(self, settings: GuardSettings) -> Floats | None:
+        """Return the signal quality with which the profile's rule chooses the strength."""
+        if settings.strength_artefacts is None:
+            return quality_for_strength(self.reading, self.n_epochs)
+        return self.quality_with(settings.strength_artefacts)
+
     def profile_for(self, settings: GuardSettings) -> Profile:
         """Return the profile of the settings, computed once."""
         if settings not in self._profiles:
@@ -151,6 +181,36 @@ class NightUnderReview:
         density = self.density
         described = (density.scheme, density.epoch_seconds, density.start, scorer)
         return Hypnogram(labels, *described, offset_seconds=density.offset_seconds)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Qualities:
+    """The signal quality with which a night is decoded, and the one with which its strength was chosen."""
+
+    now: Floats | None
+    at_choice: Floats | None
+    n_epochs: int
+
+    @property
+    def differing(self) -> dict[int, float] | None:
+        """Values with which the strength was chosen, of the epochs in which they are other ones than now."""
+        now, then = (np.zeros(self.n_epochs) if one is None else one for one in (self.now, self.at_choice))
+        epochs = np.flatnonzero(np.asarray(now) != np.asarray(then)).tolist()
+        return {epoch: float(then[epoch]) for epoch in epochs} or None
+
+
+def given_quality(night: NightUnderReview) -> Qualities:
+    """Return the signal quality with which a review is begun."""
+    return Qualities(
+        night.reading.quality, quality_for_strength(night.reading, night.n_epochs), night.n_epochs
+    )
+
+
+def quality_at(night: NightUnderReview, state: ReviewState) -> Qualities:
+    """Return the signal quality under a person's decisions."""
+    return Qualities(
+        night.quality_with(state.artefacts), night.quality_for_strength(state.settings), night.n_epochs
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +243,8 @@ def guard(night: NightUnderReview, state: ReviewState) -> GuardResult:
     pins = {epoch: pin.stage for epoch, pin in state.pins.items()}
     if (night.argmax == UNSCORED).all():
         return GuardResult(_labels_with_pins(night.argmax, pins), None)
-    profile, options = night.profile_for(state.settings), replace(night.options, pins=pins or None)
+    profile = night.profile_for(state.settings)
+    options = replace(night.options, pins=pins or None, quality=night.quality_with(state.artefacts))
     held = chosen_strength(night, state.settings).strength
     with warnings.catch_warnings():  # the page shows how much was changed
         warnings.simplefilter("ignore", StageGuardWarning)
@@ -200,18 +261,19 @@ class ChosenStrength:
 
 
 def chosen_strength(night: NightUnderReview, settings: GuardSettings) -> ChosenStrength:
-    """Return the strength for the night with `settings.strength_pins`, chosen once per settings."""
+    """Return the strength for the night with the pins and artefacts of the settings, chosen once for them."""
     if settings not in night._strengths:
         pins = dict(settings.strength_pins)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", StageGuardWarning)
-            profile = profile_for(night.profile_for(settings), night.options)
+            alone = replace(night.options, quality=night.quality_for_strength(settings))
+            profile = profile_for(night.profile_for(settings), alone)
             try:
-                options = replace(night.options, pins=pins or None)
+                options = replace(alone, pins=pins or None)
                 first = decode_night(night_of(night.density, profile, options), profile)
             except PinError:  # the profile does not allow these pins: its strength is that of the night alone
                 pins = {}
-                first = decode_night(night_of(night.density, profile, night.options), profile)
+                first = decode_night(night_of(night.density, profile, alone), profile)
         night._strengths[settings] = ChosenStrength(first.strength, pins)
     return night._strengths[settings]
 
@@ -228,9 +290,11 @@ def guard_anyway(night: NightUnderReview, state: ReviewState) -> GuardResult:
 
 def first_labels(night: NightUnderReview, state: ReviewState) -> Labels:
     """Return the stages of the night as the scorer saw it first, under the settings of the first decision."""
-    key = state.first_settings, tuple(sorted(state.first_pins))
+    key = state.first_settings, tuple(sorted(state.first_pins)), artefact_spans(state.first_events.values())
     if key not in night._first_labels:
-        first = replace(state, settings=state.first_settings, pins=state.first_pins)
+        first = replace(
+            state, settings=state.first_settings, pins=state.first_pins, events=state.first_events
+        )
         night._first_labels[key] = guard_anyway(night, first).labels
     return night._first_labels[key]
 
@@ -333,15 +397,17 @@ def next_revision(night: NightUnderReview, before: Revision, action: Action, who
             raise InputError("these epochs have changed since you saw them: look again.")
     state = act(before.state, action, who, night.n_epochs, when)
     night.profile_for(state.settings)  # refuses a clock if the profile has none
+    night.quality_with(state.artefacts)  # refuses artefacts everywhere, also while the night is scored blind
     return Revision(state, _next_result(night, before, state))
 
 
 def _next_result(night: NightUnderReview, before: Revision, state: ReviewState) -> GuardResult:
-    """Return the guard's result for a new state; the old result if pins and settings are unchanged."""
+    """Return the guard's result for a new state; the old result if nothing that it depends on has changed."""
     old = before.state
+    is_same = (state.pins, state.settings, state.artefacts) == (old.pins, old.settings, old.artefacts)
     if state.is_blind:
         return before.result  # it is hidden, and a blind scorer's stages are never refused
-    if not old.is_blind and state.pins == old.pins and state.settings == old.settings:
+    if not old.is_blind and is_same:
         return before.result
     if state.is_revealed or before.result.conflict is not None:
         return guard_anyway(night, state)
@@ -391,7 +457,7 @@ def replay(night: NightUnderReview, journal: JournalFile) -> Revision:
     at = first_revision(night, is_blind=bool(journal.head.get("blind")))
     for number, record in enumerate(journal.actions, start=2):
         try:
-            action = parse_action(record, night.scheme, night.n_epochs, night.profile_names)
+            action = parse_action(record, night.scheme, night.n_epochs, night.profile_names, night.span)
             after = next_revision(night, at, action, str(record["who"]), str(record["when"]))
         except (*MALFORMED, StageGuardError) as error:
             reason = " ".join(str(error).split())[:160]

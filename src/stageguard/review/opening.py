@@ -32,7 +32,7 @@ from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.timing import recording_start, with_start
 from stageguard.profile.profile import Profile
-from stageguard.review.night import NightUnderReview
+from stageguard.review.night import NightUnderReview, Qualities, given_quality
 from stageguard.runner.decode_one import DecodeOptions, read_with, refuse_output
 from stageguard.runner.staging_record import read_record
 from stageguard.runner.verify import check_input, check_profile, decode_recorded, errors_of_record
@@ -67,13 +67,18 @@ class ReviewRequest:
 
 
 def recorded_options(
-    night: NightUnderReview, pins: Mapping[int, str] | None, strength_pins: Mapping[int, str] | None
+    night: NightUnderReview,
+    pins: Mapping[int, str] | None,
+    strength_pins: Mapping[int, str] | None,
+    quality: Qualities,
 ) -> dict[str, Any]:
     """Return all options besides file and profile, as `decode` records them."""
     options = replace(
         night.reading,
         pins=dict(pins) if pins else None,
         strength_pins=None if strength_pins is None else dict(strength_pins),
+        quality=quality.now,
+        strength_quality=quality.differing,
     )
     return options.record(night.start)
 
@@ -167,7 +172,7 @@ def head_of(night: NightUnderReview, folder: Path, scorer: str, *, is_blind: boo
         },
         "probabilities": _sha256(night.density.probabilities),
         "source": describe_file(night.source) | {"path": relative_path(night.source, folder)},
-        "options": plain(recorded_options(night, None, night.reading.strength_pins)),
+        "options": plain(recorded_options(night, None, night.reading.strength_pins, given_quality(night))),
         "quality_sha256": None if quality is None else _sha256(quality),
         "quality": None if quality is None else plain(np.asarray(quality)),
         "pins": {str(epoch): night.scheme.names[pin.stage] for epoch, pin in night.pins.items()},

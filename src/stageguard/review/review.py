@@ -38,6 +38,7 @@ from stageguard.review.night import (
     first_revision,
     next_revision,
     pinned_labels,
+    quality_at,
     relaxations,
     replay,
 )
@@ -97,7 +98,7 @@ class Review:
             night, before = self.night, self.now
             if revision != before.state.revision or isinstance(revision, bool):
                 raise StaleError("the night was changed in another window: look again, then repeat it.")
-            action = parse_action(document, night.scheme, night.n_epochs, night.profile_names)
+            action = parse_action(document, night.scheme, night.n_epochs, night.profile_names, night.span)
             when = now()
             try:
                 after = next_revision(night, before, action, self.scorer, when)
@@ -173,14 +174,18 @@ class Review:
         chosen_with = chosen_strength(self.night, at.state.settings).pins
         strength_pins = {epoch: names[stage] for epoch, stage in chosen_with.items()}
         measures = measures_of(result, self.night.statistics)
+        quality, artefacts = quality_at(self.night, at.state), at.state.artefacts
+        marked = {"artefact_seconds": [list(span) for span in artefacts]} if artefacts else {}
         self._is_named = True
         written = write_decoding(
             result,
             path,
             source_path=source,
-            options=recorded_options(self.night, pins, None if strength_pins == pins else strength_pins)
-            | {"reviewed_by": self.scorer, "review": self.journal.place()},
-            quality=self.night.reading.quality,
+            options=recorded_options(
+                self.night, pins, None if strength_pins == pins else strength_pins, quality
+            )
+            | {"reviewed_by": self.scorer, "review": self.journal.place() | marked},
+            quality=quality.now,
             notes=self.night.notes,
             joint_score=asdict(measures.joint),
             measured=measures.to_dict(),

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from math import inf
+from typing import Any, Literal, TypeVar
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError
 from stageguard.night.stages import StageScheme
+from stageguard.review.events import MOST_EVENTS, ScoredEvent, artefact_spans, parse_event
 
+Held = TypeVar("Held")
 StrengthChoice = float | Literal["off"] | None  # None: as in the profile
 MOST_WHY = 500  # characters of a reason
 MOST_TOGETHER = 8  # actions in one action "several"
 MOST_WEIGHT = 100.0  # of transitions; weights above a few change nothing more
 SETTINGS = ("profile", "strength", "clock")
 TOGETHER = ("set", "clear", *SETTINGS)  # actions allowed in "several"
-ACTIONS = (*TOGETHER, "several", "agree", "choose_strength", "undo", "redo", "blind", "reveal")
+ON_EVENTS = ("add_event", "change_event", "remove_event")
+ACTIONS = (*TOGETHER, "several", "agree", "choose_strength", "undo", "redo", "blind", "reveal", *ON_EVENTS)
 ON_EPOCHS = ("set", "clear", "agree")
 
 
@@ -35,14 +39,16 @@ class Pin:
 class GuardSettings:
     """How the night is guarded: the profile's name, its strength and whether its clock runs.
 
-    The profile's rule chooses the strength once, for the night with `strength_pins`, and not again after
-    every action: otherwise a decision at one end of the night would change stages at the other end.
+    The profile's rule chooses the strength once, for the night with `strength_pins` and
+    `strength_artefacts`, and not again after every action: otherwise a decision at one end of the night would
+    change stages at the other end.
     """
 
     profile: str
     strength: StrengthChoice = None
     clock: bool | None = None  # None: as in the profile
     strength_pins: tuple[tuple[int, int], ...] = ()  # epochs and stages
+    strength_artefacts: tuple[tuple[float, float], ...] | None = None  # None: as when the review was opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,7 @@ class Step:
     does: str
     pins: Mapping[int, tuple[Pin | None, Pin | None]] = field(default_factory=dict)
     settings: tuple[GuardSettings, GuardSettings] | None = None
+    events: Mapping[int, tuple[ScoredEvent | None, ScoredEvent | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,9 @@ class ReviewState:
         Whether stager and guard are hidden; whether they were hidden and have been revealed.
     first_pins : mapping of int to Pin
         The pins of the night that the scorer saw first: at the opening, or when a blind night was revealed.
+    events, first_events : mapping of int to ScoredEvent
+        Events that a person marked, by number, now and in the night that the scorer saw first. The number of
+        an event is the revision that added it.
     done, undone : tuple of Step
         Steps that can be undone, and steps that can be redone; the next one is last.
     revision : int
@@ -79,6 +89,8 @@ class ReviewState:
     is_blind: bool = False
     is_revealed: bool = False
     first_pins: Mapping[int, Pin] = field(default_factory=dict)
+    events: Mapping[int, ScoredEvent] = field(default_factory=dict)
+    first_events: Mapping[int, ScoredEvent] = field(default_factory=dict)
     done: tuple[Step, ...] = ()
     undone: tuple[Step, ...] = ()
     revision: int = 0
@@ -87,6 +99,11 @@ class ReviewState:
     def n_agreed(self) -> int:
         """Number of epochs whose stage a person agreed with."""
         return sum(pin.is_agreed for pin in self.pins.values())
+
+    @property
+    def artefacts(self) -> tuple[tuple[float, float], ...]:
+        """Begin and end of the artefacts."""
+        return artefact_spans(self.events.values())
 
     @property
     def n_stretches_done(self) -> int:
@@ -117,6 +134,8 @@ class Action:
     stages: tuple[int, ...] = ()
     value: Any = None
     actions: tuple[Action, ...] = ()
+    event: ScoredEvent | None = None
+    number: int = 0  # of the event to change or to remove
 
     def to_dict(self, scheme: StageScheme) -> dict[str, Any]:
         """Return the action's record in a journal: stages by name, epochs counted from 0."""
@@ -135,11 +154,23 @@ class Action:
             record["name"] = self.value
         elif self.do in ("strength", "clock", "blind"):
             record["value"] = self.value
+        elif self.do in ON_EVENTS:
+            record |= {} if self.do == "add_event" else {"number": self.number}
+            record |= {} if self.event is None else {"event": self.event.to_dict()}
         return record
 
 
-def parse_action(document: object, scheme: StageScheme, n_epochs: int, profiles: Iterable[str]) -> Action:
-    """Return an action from JSON that comes from outside; refuse anything unknown."""
+def parse_action(
+    document: object,
+    scheme: StageScheme,
+    n_epochs: int,
+    profiles: Iterable[str],
+    span: tuple[float, float] = (0.0, inf),
+) -> Action:
+    """Return an action from JSON that comes from outside; refuse anything unknown.
+
+    `span` has the seconds of the recording at which the first epoch begins and the last one ends.
+    """
     if not isinstance(document, Mapping):
         raise InputError(f"the action is {checks.shown(document)}, expected an object with the key 'do'.")
     do = document.get("do")
@@ -159,6 +190,10 @@ def parse_action(document: object, scheme: StageScheme, n_epochs: int, profiles:
         return Action(do, value=_one_of(document.get("value"), "blind", (True, False)))
     if do == "reveal":
         return Action(do, value=_one_of(document.get("anyway", False), "anyway", (True, False)))
+    if do in ON_EVENTS:
+        number = 0 if do == "add_event" else checks.whole(document.get("number"), "the event's number", low=1)
+        event = None if do == "remove_event" else parse_event(document.get("event"), span)
+        return Action(do, event=event, number=number)
     return Action(do)
 
 
@@ -176,7 +211,7 @@ def act(state: ReviewState, action: Action, who: str, n_epochs: int, when: str =
         if n_left and not action.value:
             raise InputError(f"{n_left} epochs are not scored yet: score them, or reveal anyway.")
         shown = replace(state, is_blind=False, is_revealed=True, first_pins=state.pins)
-        return replace(shown, revision=revision)
+        return replace(shown, first_events=state.events, revision=revision)
     if action.do in ("undo", "redo"):
         return replace(_undo_or_redo(state, action.do), revision=revision)
     if action.do in ("agree", "choose_strength") and state.is_blind:
@@ -188,6 +223,8 @@ def act(state: ReviewState, action: Action, who: str, n_epochs: int, when: str =
 def _step(state: ReviewState, action: Action, who: str, when: str) -> Step:
     """Return the changes of an action."""
     epochs = range(action.first, action.last + 1)
+    if action.do in ON_EVENTS:
+        return _event_step(state, action, who, when)
     if action.do == "several":
         together = Step(action.do)
         for each in action.actions:
@@ -211,8 +248,24 @@ def _step(state: ReviewState, action: Action, who: str, when: str) -> Step:
         return Step(action.do, pins={epoch: (None, pin) for epoch, pin in pins.items()})
     change = {action.do: action.value}
     if action.do == "choose_strength":
-        change = {"strength_pins": tuple(sorted((epoch, pin.stage) for epoch, pin in state.pins.items()))}
+        stages = tuple(sorted((epoch, pin.stage) for epoch, pin in state.pins.items()))
+        change = {"strength_pins": stages, "strength_artefacts": state.artefacts}
     return Step(action.do, settings=(state.settings, replace(state.settings, **change)))
+
+
+def _event_step(state: ReviewState, action: Action, who: str, when: str) -> Step:
+    """Return the change of an event; whoever changed it last marked it."""
+    after = None if action.event is None else replace(action.event, who=who, when=when)
+    if action.do == "add_event":
+        if len(state.events) >= MOST_EVENTS:
+            raise InputError(f"there are {MOST_EVENTS:,} events already: remove some first.")
+        return Step(action.do, events={state.revision + 1: (None, after)})
+    before = state.events.get(action.number)
+    if before is None:
+        raise InputError(f"there is no event {action.number}: it was removed, or never added.")
+    if after is not None and after.to_dict() == before.to_dict():
+        raise InputError("the event is like this already: nothing was changed.")
+    return Step(action.do, events={action.number: (before, after)})
 
 
 def _join_steps(one: Step, other: Step) -> Step:
@@ -228,19 +281,18 @@ def _join_steps(one: Step, other: Step) -> Step:
 
 def _apply(state: ReviewState, step: Step, *, backwards: bool = False) -> ReviewState:
     side = 0 if backwards else 1
-    pins, settings = state.pins, state.settings
-    if step.pins:
-        held = dict(pins)
-        for epoch, both in step.pins.items():
-            pin = both[side]
-            if pin is None:
-                held.pop(epoch, None)
-            else:
-                held[epoch] = pin
-        pins = held
-    if step.settings is not None:
-        settings = step.settings[side]
-    return replace(state, pins=pins, settings=settings)
+    pins = _changed(state.pins, {epoch: both[side] for epoch, both in step.pins.items()})
+    events = _changed(state.events, {number: both[side] for number, both in step.events.items()})
+    settings = state.settings if step.settings is None else step.settings[side]
+    return replace(state, pins=pins, events=events, settings=settings)
+
+
+def _changed(held: Mapping[int, Held], changes: Mapping[int, Held | None]) -> Mapping[int, Held]:
+    """Return a mapping with some values replaced, or removed where the new one is None."""
+    if not changes:
+        return held
+    kept = {key: value for key, value in held.items() if key not in changes}
+    return kept | {key: value for key, value in changes.items() if value is not None}
 
 
 def _undo_or_redo(state: ReviewState, do: str) -> ReviewState:

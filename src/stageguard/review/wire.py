@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from math import isfinite, isinf, isnan
 from typing import Any
 
@@ -21,6 +22,7 @@ from stageguard.night.quantities import NIGHT, indicators_of
 from stageguard.night.stages import StageScheme, canonical_name
 from stageguard.night.timing import lights_window
 from stageguard.report.summary import early_rem_words
+from stageguard.review.events import KINDS
 from stageguard.review.night import GuardResult, NightUnderReview, Revision, pinned_labels
 from stageguard.review.queue import Queue
 from stageguard.review.review import ConflictError, Review
@@ -28,6 +30,7 @@ from stageguard.review.scorings import blind_agreement, second_scorer
 from stageguard.review.signals import encode_array
 from stageguard.review.state import ReviewState
 
+Rows = list[dict[str, Any]]
 NO_EVIDENCE = 255
 STEPS = 200  # of a probability from 0 to 1, in a byte
 # Keys that set a stage. NREM has s, because n goes to the next change.
@@ -69,7 +72,6 @@ def fixed_part(review: Review, at: Revision) -> dict[str, Any]:
     density = night.density
     off, on = night.statistics.lights
     first, stop = lights_window(night.hypnogram(night.argmax), off, on)
-    lost = night.reading.quality  # 0 clean to 1 lost
     hidden: dict[str, Any] = {
         "stager": encode_array(night.argmax),
         "expert": None if night.expert is None else encode_array(night.expert.labels),
@@ -83,10 +85,7 @@ def fixed_part(review: Review, at: Revision) -> dict[str, Any]:
         "lights_off": None if off is None else first,
         "lights_on": None if on is None else stop,
         "stages": stages_of(night.scheme),
-        # the page shows what is left of the signal, in per cent
-        "quality": None
-        if lost is None
-        else encode_array(np.rint(100 * (1 - np.asarray(lost))).astype(np.uint8)),
+        "kinds": kinds_part(),
         **(dict.fromkeys(hidden) if blind else hidden),
     }
 
@@ -94,6 +93,7 @@ def fixed_part(review: Review, at: Revision) -> dict[str, Any]:
 def moving_part(review: Review, at: Revision) -> dict[str, Any]:
     """Return the part of the state that actions change, without the slow `queue_part`."""
     state, night = at.state, review.night
+    lost = night.quality_with(state.artefacts)  # 0 clean to 1 lost
     answer: dict[str, Any] = {
         "name": night.name,
         "revision": state.revision,
@@ -108,6 +108,11 @@ def moving_part(review: Review, at: Revision) -> dict[str, Any]:
             "can_choose": _can_choose(night, state),
             "assumed": [] if at.result.decoding is None else list(at.result.decoding.assumed),
         },
+        "events": events_part(state),
+        # the page shows what is left of the signal, in per cent
+        "quality": None
+        if lost is None
+        else encode_array(np.rint(100 * (1 - np.asarray(lost))).astype(np.uint8)),
         "blind": state.is_blind,
         "revealed": state.is_revealed,
         "conflict": None,
@@ -146,10 +151,27 @@ def _cycles(review: Review, at: Revision) -> list[tuple[int, int]]:
     return [(first, stop - 1) for first, stop in cycles]
 
 
+def kinds_part() -> Rows:
+    """Return the kinds of events, with the keys and colours of the page."""
+    return [
+        {"name": kind.name, "title": kind.title, "key": kind.key, "about": kind.about}
+        | {"colour": kind.shade.light, "dark": kind.shade.dark}
+        for kind in KINDS
+    ]
+
+
+def events_part(state: ReviewState) -> Rows:
+    """Return the events that the scorer marked, by begin."""
+    rows = [{"number": number} | asdict(event) for number, event in state.events.items()]
+    return sorted(rows, key=lambda row: (row["begin"], row["number"]))
+
+
 def _can_choose(night: NightUnderReview, state: ReviewState) -> bool:
     """Whether the profile's rule may choose another strength for what the scorer has decided since."""
     stages = {epoch: pin.stage for epoch, pin in state.pins.items()}
-    return not state.is_blind and dict(state.settings.strength_pins) != stages
+    chosen = state.settings
+    is_same = dict(chosen.strength_pins) == stages and (chosen.strength_artefacts or ()) == state.artefacts
+    return not state.is_blind and not is_same
 
 
 def _why(result: GuardResult) -> str:
@@ -277,9 +299,6 @@ def whole_state(review: Review, index: int) -> dict[str, Any]:
     """Return the whole state of a night for the page."""
     at = review.now
     return {"index": index} | fixed_part(review, at) | moving_part(review, at) | queue_part(review, at)
-
-
-Rows = list[dict[str, Any]]
 
 
 def measures_part(night: NightUnderReview, state: ReviewState, result: GuardResult) -> dict[str, Any]:

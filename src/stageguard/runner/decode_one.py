@@ -9,8 +9,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from stageguard.base.arrays import Floats
-from stageguard.base.errors import FileFormatError
+from stageguard.base.errors import FileFormatError, InputError
 from stageguard.base.files import file_error, refuse_special
 from stageguard.formats.companions import parse_moment
 from stageguard.formats.density import LABELS_ALONE, DensityFile, existing_file
@@ -42,6 +44,7 @@ class DecodeOptions:
     quality: Floats | None = None
     pins: dict[int, str] | None = None
     strength_pins: dict[int, str] | None = None  # the pins with which the strength is chosen, if not `pins`
+    strength_quality: dict[int, float] | None = None  # likewise, where it differs from `quality`
     cohort: str | None = None
     stager: str | None = None
     trained: Training | None = None
@@ -61,6 +64,10 @@ class DecodeOptions:
         content |= {} if self.strength is None else {"strength": self.strength}
         content |= {} if self.epochs is None else {"epochs": list(self.epochs)}
         content |= {} if self.strength_pins is None else {"strength_pins": _recorded_pins(self.strength_pins)}
+        held = self.strength_quality
+        content |= (
+            {} if held is None else {"strength_quality": {str(epoch): beta for epoch, beta in held.items()}}
+        )
         return content | {
             "stages": None if density.stages is None else list(density.stages),
             "epoch_seconds": density.epoch_seconds,
@@ -89,6 +96,7 @@ class DecodeOptions:
         stages = recorded.get("stages")
         off, on = (recorded.get(key) for key in ("lights_off", "lights_on"))
         pins, strength_pins = (recorded.get(key) for key in ("pins", "strength_pins"))
+        strength_quality = recorded.get("strength_quality")
         epochs = recorded.get("epochs")
         density = FileOptions(
             stages=None if stages is None else tuple(stages),
@@ -104,6 +112,9 @@ class DecodeOptions:
             quality=quality if recorded.get("quality") else None,
             pins=None if pins is None else _read_pins(pins),
             strength_pins=None if strength_pins is None else _read_pins(strength_pins),
+            strength_quality=None
+            if strength_quality is None
+            else {int(epoch): float(beta) for epoch, beta in strength_quality.items()},
             cohort=recorded.get("cohort"),
             stager=recorded.get("stager"),
             trained=recorded.get("trained"),
@@ -155,10 +166,11 @@ def decode_density(density: Hypnodensity, profile: Profile, options: DecodeOptio
     """Decode the probabilities of one file, or the part of them that the options name."""
     if options.epochs is not None:
         density = part_of(density, *options.epochs)
-    is_held = options.strength_pins is not None
+    is_held = options.strength_pins is not None or options.strength_quality is not None
+    strength_pins = options.pins if options.strength_pins is None else options.strength_pins or None
     own = GuardOptions(
-        quality=options.quality,
-        pins=(options.strength_pins or None) if is_held else options.pins,
+        quality=quality_for_strength(options, density.n_epochs),
+        pins=strength_pins,
         lights_off=options.lights_off,
         lights_on=options.lights_on,
         cohort=options.cohort,
@@ -170,8 +182,23 @@ def decode_density(density: Hypnodensity, profile: Profile, options: DecodeOptio
     decoding = decode_night(night_of(density, used, own), used)
     warn_of_changes([decoding])
     if is_held:
-        decoding = decode_held(density, profile, replace(own, pins=options.pins), decoding.strength)
+        now = replace(own, pins=options.pins, quality=options.quality)
+        decoding = decode_held(density, profile, now, decoding.strength)
     return decoding
+
+
+def quality_for_strength(options: DecodeOptions, n_epochs: int) -> Floats | None:
+    """Return the signal quality with which the profile's rule chooses the strength."""
+    if options.strength_quality is None:
+        return options.quality
+    quality = np.zeros(n_epochs) if options.quality is None else np.array(options.quality, dtype=np.float64)
+    for epoch, beta in options.strength_quality.items():
+        if not 0 <= epoch < n_epochs:
+            raise InputError(
+                f"strength_quality names epoch {epoch}, expected an epoch of the night, 0 to {n_epochs - 1}."
+            )
+        quality[epoch] = beta
+    return quality
 
 
 def start_of(edf: Path | None, listed_start: datetime | None) -> datetime | None:
