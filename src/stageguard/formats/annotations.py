@@ -16,6 +16,7 @@ from statistics import median
 import numpy as np
 
 from stageguard.base.arrays import Floats, Ints
+from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import Argument, warn
 from stageguard.base.files import file_error
 from stageguard.formats.density import LONGEST_EPOCH, MOST_EPOCHS, SHORTEST_EPOCH, listed
@@ -35,6 +36,9 @@ COARSE = frozenset(("N", "S"))  # alone, these may stand for something else
 USUAL_SECONDS = (30.0, 20.0)  # epochs of AASM and of Rechtschaffen and Kales; runs of equal stages are joined
 LONGEST_GUESS = 60.0  # longer equal durations are joined epochs rather than epochs
 SHORTEST_GUESS = 1.0
+CHANNEL_MARK = "@@"  # before the channel that EDF+ may append to a text
+# Names of an event's details: what was said about it, by whom and when.
+DESCRIPTION, ANNOTATOR, ANNOTATED_AT = DETAIL_COLUMNS = ("description", "annotator_id", "annotated_at")
 
 Chosen = tuple[Event, str | None]  # an annotation that is a stage, and its name if known
 
@@ -116,7 +120,7 @@ def stage_annotations(
 
 def _words(annotation: Event) -> str:
     """Return a text without the channel that EDF+ may append: "Sleep stage W@@C3"."""
-    return annotation.text.partition("@@")[0].strip()
+    return annotation.text.partition(CHANNEL_MARK)[0].strip()
 
 
 def _bare_stages(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> list[Chosen]:
@@ -273,13 +277,26 @@ def row_events(table: Table) -> Iterable[Event]:
     if column is None:
         return ()
     onsets, lasting = ([as_number(cell) for cell in table.column(n)] for n in ("onset", "duration"))
-    rows = zip(onsets, lasting, table.column(column), strict=True)
+    channels = table.column("channel") if "channel" in table.header else [""] * len(onsets)
+    rows = zip(onsets, lasting, table.column(column), map(_filled, channels), _details(table), strict=True)
     # numbers are stages, which the JSON beside the table explains
     return events_among(
-        Event(onset, seconds or None, text)
-        for onset, seconds, text in rows
+        Event(onset, seconds or None, text, channel=channel, details=details)
+        for onset, seconds, text, channel, details in rows
         if onset is not None and as_number(text) is None
     )
+
+
+def _details(table: Table) -> list[tuple[tuple[str, str], ...]]:
+    """Return what a table says about each event besides its time and text."""
+    known = [name for name in DETAIL_COLUMNS if name in table.header]
+    columns = [[(name, _filled(cell)) for cell in table.column(name)] for name in known]
+    rows = zip(*columns, strict=True) if columns else [()] * len(table.lines)
+    return [tuple(pair for pair in row if pair[1]) for row in rows]
+
+
+def _filled(cell: str) -> str:
+    return "" if cell.casefold() in MISSING_WORDS else cell
 
 
 def first_column(table: Table, names: Sequence[str]) -> Sequence[str]:

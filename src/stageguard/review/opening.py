@@ -50,6 +50,7 @@ class ReviewRequest:
     scoring_format: str | None = None
     edf: Path | None = None
     night_name: str | None = None  # if it differs from the file's name
+    events: Path | None = None  # a file of annotations to show
 
     @property
     def name(self) -> str:

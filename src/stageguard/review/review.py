@@ -15,9 +15,10 @@ import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError, PinError, StageGuardError, error_message, for_people
-from stageguard.base.files import file_error, real_path
+from stageguard.base.files import file_error, real_path, write_together
 from stageguard.base.version import __version__
 from stageguard.formats.convert import Written, formats_for, save
+from stageguard.formats.event_files import EVENT_FORMATS, EventFormat
 from stageguard.formats.file_format import FileFormat
 from stageguard.formats.outputs import (
     OWN_FORMAT,
@@ -28,6 +29,7 @@ from stageguard.formats.registry import named
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.report.summary import measures_of
+from stageguard.review.annotations import ExistingEvents, event_list, existing_events
 from stageguard.review.journal import REVIEW_SUFFIX, Journal, check_exports, check_head, now, read_journal
 from stageguard.review.night import (
     NightUnderReview,
@@ -140,7 +142,10 @@ class Review:
         return None if at.result.conflict is not None or at.state.is_blind else at.result.decoding
 
     def export(self, name: object) -> Written:
-        """Write the reviewed night in a format, to a file that does not exist yet."""
+        """Write the reviewed night, or its events, in a format, to a file that does not exist yet."""
+        of_events = next((form for form in EVENT_FORMATS if form.name == name), None)
+        if of_events is not None:
+            return self._export_events(of_events)
         form, at = named(checks.text(name, "format"), "write"), self.now
         if form not in self.formats:
             stages = ", ".join(self.night.scheme.names)
@@ -148,13 +153,28 @@ class Review:
             raise InputError(f"{form.title} {why}. Choose another format.")
         if at.state.is_blind and len(at.state.pins) < self.night.n_epochs:
             raise HiddenError("a night that is scored blind can be exported when every epoch is scored.")
+        return self._write(self._new_path(".reviewed", form.written_suffix), form)
+
+    def _new_path(self, words: str, suffix: str) -> Path:
+        """Return a path beside the journal that no file has yet."""
         stem = self.journal.path.name.removesuffix(REVIEW_SUFFIX)
         for number in range(1, MOST_EXPORTS):
             count = "" if number == 1 else f"-{number}"
-            path = self.journal.path.with_name(f"{stem}.reviewed{count}{form.written_suffix}")
+            path = self.journal.path.with_name(f"{stem}{words}{count}{suffix}")
             if not path.exists():
-                return self._write(path, form)
+                return path
         raise file_error(self.journal.path, f"has {MOST_EXPORTS} exports beside it. Move some away.")
+
+    def _export_events(self, form: EventFormat) -> Written:
+        """Write the events that the scorer marked; they say nothing of what a blind scorer must not know."""
+        state = self.now.state
+        if not state.events:
+            raise InputError("no event is marked yet, so there is none to write. Mark one first.")
+        night = self.night.hypnogram(self.night.argmax)
+        listed = event_list(state.events, night, self.scorer, self.journal.place())
+        files = form.write(listed, self._new_path("", form.suffix))
+        write_together(files)
+        return Written(tuple(files), form.name)
 
     def _write(self, path: Path, form: FileFormat) -> Written:
         at, decoding = self.now, self._decoding
@@ -227,6 +247,7 @@ class ReviewSession:
         self._lock = threading.Lock()
         self._reviews: dict[int, Review] = {}
         self._signals: dict[int, RecordingSignals] = {}
+        self._existing: dict[int, ExistingEvents] = {}
         self.nights: list[NightUnderReview | None] = []
         self.errors: list[str | None] = []
         for request in self.requests:
@@ -281,6 +302,15 @@ class ReviewSession:
             if index not in self._signals:
                 self._signals[index] = RecordingSignals(path, review.night.hypnogram(review.night.argmax))
             return self._signals[index]
+
+    def existing_events(self, index: int) -> ExistingEvents:
+        """Return the annotations of a night's recording and of the file that was named; read once."""
+        night, request = self.review(index).night, self.requests[index]
+        with self._lock:
+            if index not in self._existing:
+                hypnogram = night.hypnogram(night.argmax)
+                self._existing[index] = existing_events(hypnogram, request.edf, request.events)
+            return self._existing[index]
 
     def overview(self) -> dict[str, Any]:
         """Return a row per night, and the profiles to choose from."""

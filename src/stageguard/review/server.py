@@ -72,6 +72,10 @@ class Routes:
             _single_values(query, ("channel",)).get("channel")
         )
 
+    def events(self, index: int) -> Answer:
+        """Return the annotations of the files beside a night, which no action changes."""
+        return 200, self.session.existing_events(index).to_dict()
+
     def explain(self, index: int, epoch: int) -> Answer:
         """Return why an epoch has its stage."""
         review = self._open_review(index)
@@ -232,6 +236,7 @@ def make_app(session: ReviewSession, end: Callable[[], None]) -> Any:
             route(night_path + "/revision", to.route(routes.revision)),
             route(night_path + "/signals", to.route(routes.signals, takes="query")),
             route(night_path + "/spectrogram", to.route(routes.spectrogram, takes="query")),
+            route(night_path + "/events", to.route(routes.events)),
             route(night_path + "/explain/{epoch:int}", to.route(routes.explain)),
             route(night_path + "/actions", to.route(routes.act, takes="body"), methods=["POST"]),
             route(night_path + "/export", to.route(routes.export, takes="body"), methods=["POST"]),

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError, for_people, visible
+from stageguard.formats.event_files import EVENT_FORMATS
 from stageguard.guard.explain import Change, in_bouts
 from stageguard.measures.bouts import cuts_of, period_for
 from stageguard.measures.parts import cycles_of
@@ -117,6 +118,7 @@ def moving_part(review: Review, at: Revision) -> dict[str, Any]:
         "revealed": state.is_revealed,
         "conflict": None,
         "formats": [{"name": form.name, "about": form.title} for form in review.formats],
+        "event_formats": [{"name": form.name, "about": form.title} for form in EVENT_FORMATS],
         "can_undo": bool(state.done),
         "can_redo": bool(state.undone),
         "saved": {"file": str(review.journal.path), "when": review.journal.when},

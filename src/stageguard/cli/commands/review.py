@@ -53,6 +53,12 @@ TUNNEL_PORT = 8642
     type=opt.HERE,
     help="An expert's scoring of the night, to see beside it.",
 )
+@option(
+    "--events",
+    metavar="FILE",
+    type=opt.PATH,
+    help="Annotations to see on the signals: EDF+, XML of NSRR, .annot of Luna, BIDS events.",
+)
 @option("--scorer", metavar="NAME", help="Who reviews. Default: the name of this account.")
 @option("--blind", is_flag=True, help="Hide stager and guard until the night is scored.")
 @option(
@@ -82,6 +88,7 @@ def review(
     profile: str | None,
     edf: Path | None,
     scoring: Path | None,
+    events: Path | None,
     scorer: str | None,
     blind: bool,
     output: Path | None,
@@ -107,8 +114,8 @@ def review(
     if host is not None or remote:
         raise InputError(TUNNEL.format(port=port or TUNNEL_PORT))
     paths = _nights(nights, profile, options)
-    if len(paths) > 1 and (edf is not None or scoring is not None):
-        raise UsageError("--edf and --scoring belong to one night: review the nights one by one.")
+    if len(paths) > 1 and any(file is not None for file in (edf, scoring, events)):
+        raise UsageError("--edf, --scoring and --events belong to one night: review the nights one by one.")
     loaded = None if profile is None else Profile.load(profile)
     options = companions.add_to(options, paths, loaded)
     if output is not None and output.suffix == ".jsonl" and len(paths) > 1:
@@ -116,7 +123,10 @@ def review(
     if output is not None and output.suffix and output.suffix != ".jsonl":
         raise UsageError(f"--output is {output.name!r}, expected a folder or the name of a .jsonl file.")
     options = replace(options, lights_off=lights[0], lights_on=lights[1])
-    asked = [ReviewRequest(path, loaded, options, start, scoring, scoring_format, edf) for path in paths]
+    asked = [
+        ReviewRequest(path, loaded, options, start, scoring, scoring_format, edf, events=events)
+        for path in paths
+    ]
     session = ReviewSession(asked, scorer or _account(), is_blind=blind, output=output)
     try:
         _serve(session, port, opens=not no_open)
@@ -135,6 +145,8 @@ def _serve(session: ReviewSession, port: int, *, opens: bool) -> None:
     first = session.review(readable[0])
     if session.requests[readable[0]].edf is not None:
         session.signals(readable[0])  # refuses the recording of another night before anything is shown
+    if session.requests[readable[0]].events is not None:
+        session.existing_events(readable[0])  # refuses a file without annotations likewise
     server = ReviewServer(session, port)
     out = Console()
     resumed = first.journal.found

@@ -103,7 +103,7 @@ def write_edf(night: Outgoing, path: Path) -> Content:
     """Write an EDF+ file without signals: "Sleep stage N2" for each epoch, and the other annotations."""
     from edfio import Edf, EdfAnnotation, Recording
 
-    start, lost = _header_start(night.recording_start)
+    start, lost = header_start(night.recording_start)
     annotations = [
         EdfAnnotation(
             round(onset, DECIMALS), None if seconds is None else round(seconds, DECIMALS), plain_text(text)
@@ -113,7 +113,7 @@ def write_edf(night: Outgoing, path: Path) -> Content:
     scorer = None if night.hypnogram is None else night.hypnogram.scorer
     recording = Recording(
         startdate=None if start is None else start.date(),
-        investigator_technician_code=_code(scorer),
+        investigator_technician_code=header_code(scorer),
         equipment_code="StageGuard",
     )
     clock = time() if start is None else start.time()
@@ -121,7 +121,7 @@ def write_edf(night: Outgoing, path: Path) -> Content:
     return Content({path: edf.to_bytes()}, n_events=len(night.events), lost=lost)
 
 
-def _header_start(start: datetime | None) -> tuple[datetime | None, tuple[str, ...]]:
+def header_start(start: datetime | None) -> tuple[datetime | None, tuple[str, ...]]:
     """Return a start that a header can hold, without time zone, and what is lost."""
     if start is None:
         return None, ()
@@ -130,7 +130,7 @@ def _header_start(start: datetime | None) -> tuple[datetime | None, tuple[str, .
     return start.replace(tzinfo=None), ()
 
 
-def _code(text: str | None) -> str:
+def header_code(text: str | None) -> str:
     """Return a text as one word of a header, with at most 20 characters."""
     plain = "".join(c if c.isascii() and c.isprintable() else "_" for c in text or "")
     return "_".join(plain.split())[:20] or "X"
