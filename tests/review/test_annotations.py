@@ -1,4 +1,4 @@
-"""Events in files: the scorer's are written and read back, here and by other tools; existing ones are shown."""
+"""Events in files: those of the scorer, written and read back here and by other tools, and existing ones."""
 
 from __future__ import annotations
 
