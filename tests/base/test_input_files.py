@@ -30,7 +30,7 @@ def run(capsys):
 # ---- nothing goes round the gate
 
 GATES = [PACKAGE / "base" / name for name in ("files.py", "storage.py", "streams.py")]
-GATED = {"local_file", "open_file", "open_text", "read_file", "read_text"}
+GATED = {"local_file", "seekable_file", "open_file", "open_text", "read_file", "read_text"}
 # functions of libraries that open what they are given
 OPENERS = {
     *("np.load", "np.loadtxt", "np.genfromtxt", "np.fromfile", "np.memmap", "h5py.File", "zipfile.ZipFile"),

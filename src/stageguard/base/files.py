@@ -16,6 +16,7 @@ import io
 import json
 import os
 import re
+import shutil
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -112,6 +113,13 @@ def local_file(path: Path, kind: str) -> Path:
     return copy
 
 
+def seekable_file(path: Path, kind: str) -> Path | BinaryIO:
+    """Return a checked file for a library that reads parts of it; of a large object, a stream."""
+    if storage.is_remote(path) and storage.is_large(checked_file(path, kind)):
+        return storage.open_object(path)
+    return local_file(path, kind)
+
+
 def _is_empty(path: Path) -> bool:
     """Whether a file of 0 bytes has none; those of /proc have some, or let their reader wait forever."""
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
@@ -150,9 +158,8 @@ def refuse_special(path: Path) -> None:
 
 def open_file(path: Path, kind: str, *, buffering: int = -1) -> BinaryIO:
     """Return a file that is open for reading bytes; `buffering` of 0 is for many small slices."""
-    if storage.is_remote(path) and buffering and storage.is_large(checked_file(path, kind)):
-        return storage.open_object(path)
-    return local_file(path, kind).open("rb", buffering=buffering)
+    file = seekable_file(path, kind) if buffering else local_file(path, kind)
+    return file.open("rb", buffering=buffering) if isinstance(file, Path) else file
 
 
 def open_text(path: Path, kind: str, *, encoding: str = "utf-8", errors: str = "strict") -> TextIO:
@@ -400,6 +407,34 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
 
 
+def remove_file(path: Path) -> None:
+    """Remove a file or an object, if it is there."""
+    if not storage.is_remote(path):
+        path.unlink(missing_ok=True)
+        return
+    with contextlib.suppress(FileNotFoundError):
+        storage.remove_object(path)
+
+
+def move_file(source: Path, target: Path) -> None:
+    """Give a complete file of this computer its name, beside it or in a store."""
+    if not storage.is_remote(target):
+        source.replace(target)
+        return
+    storage.put_object(source, target)
+    source.unlink()
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder with all that is in it, as far as possible."""
+    if storage.is_remote(folder):
+        for path in storage.files_below(folder):
+            with contextlib.suppress(OSError):
+                storage.remove_object(path)
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 def real_path(path: Path) -> Path:
     """Return a path with its links followed; unlike `Path.resolve`, accept a link that leads to itself."""
     if storage.is_remote(path):
@@ -563,9 +598,12 @@ def _create(temporary: Path) -> BinaryIO | None:
 def locked(path: Path) -> Iterator[None]:
     """Hold a lock file while the block runs; raise BlockingIOError if another process holds it.
 
-    The lock ends with its process, even a killed one. On a file system without locks, and on Windows, nothing
-    is locked.
+    The lock ends with its process, even a killed one. On a file system without locks, on Windows, and in a
+    store, nothing is locked.
     """
+    if storage.is_remote(path):
+        yield
+        return
     if fcntl is None:
         path.touch()  # and not kept open: callers remove it, which Windows refuses for an open file
         yield

@@ -207,7 +207,7 @@ def _without_secrets(text: str) -> str:
 
 def hide_addresses(text: str) -> str:
     """Return a library's text without the addresses in it, which may hold secrets."""
-    return re.sub(r"\w+://\S+", "...", text)
+    return re.sub(r"\w+://[^\s\"')\]]+", "...", text)
 
 
 @lru_cache(maxsize=64)
@@ -328,6 +328,28 @@ def files_in(folder: Path) -> list[Path]:
             files.append(folder / name)
             _remember(files[-1], info)
     return files
+
+
+def files_below(folder: Path) -> list[Path]:
+    """Return the files in a folder and in those below it."""
+    if not is_remote(folder):
+        return [path for path in folder.rglob("*") if path.is_file()]
+    with store_errors(folder):
+        infos = cast(Any, folder).fs.find(cast(Any, folder).path, detail=True)
+    root = cast(Any, folder).path.rstrip("/")
+    files = []
+    for name, info in infos.items():
+        if not name.endswith("/"):  # a marker of a folder
+            files.append(folder / name[len(root) :].lstrip("/"))
+            _remember(files[-1], info)
+    return files
+
+
+def place_in(path: Path, folder: Path) -> str:
+    """Return where a file is below a folder, with forward slashes."""
+    if is_remote(path):
+        return str(cast(Any, path).path[len(cast(Any, folder).path.rstrip("/")) :]).lstrip("/")
+    return path.relative_to(folder).as_posix()
 
 
 def is_folder(path: Path) -> bool:
@@ -542,3 +564,23 @@ def remove_object(path: Path) -> None:
             cast(Any, path).fs.rm_file(cast(Any, path).path)
         finally:
             forget(path)
+
+
+def put_object(source: Path, target: Path) -> None:
+    """Make a file of this computer, or another object of the same store, an object of this name."""
+    store = cast(Any, target).fs
+    with store_errors(target):
+        try:
+            if is_remote(source):
+                store.cp_file(cast(Any, source).path, cast(Any, target).path)
+            else:
+                store.put_file(str(source), cast(Any, target).path)
+        finally:
+            forget(target)
+
+
+def scratch_file(path: Path) -> Path:
+    """Return a file of this process in which an object can be made ready."""
+    name = hashlib.sha256(_identity(path).encode()).hexdigest()[:32]
+    with _lock:
+        return _open_copies().folder / f"{name}.scratch"

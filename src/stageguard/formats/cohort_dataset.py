@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.errors import StageGuardError
+from stageguard.base.errors import InputError, StageGuardError
 from stageguard.base.files import damaged_file, file_error, file_sha256, open_file
-from stageguard.base.storage import is_folder
+from stageguard.base.storage import files_below, is_folder, is_remote, place_in
 from stageguard.formats.cohort_nights import (
     ID,
     Chunk,
@@ -292,8 +292,8 @@ def _opened(file: DatasetFile) -> Any:
 
 def parquet_files(path: Path) -> list[Path]:
     """Return the Parquet files in a folder and below; names that begin with . or _ are not data."""
-    found = [one for one in path.rglob("*") if one.suffix.lower() in PARQUET_SUFFIXES and one.is_file()]
-    inner = [(one.relative_to(path).parts, one) for one in found]
+    found = [one for one in files_below(path) if one.suffix.lower() in PARQUET_SUFFIXES]
+    inner = [(tuple(place_in(one, path).split("/")), one) for one in found]
     return [one for parts, one in sorted(inner, key=_natural) if not any(name[0] in "._" for name in parts)]
 
 
@@ -310,7 +310,7 @@ def is_dataset(path: Path) -> bool:
     """
     if is_folder(path):
         files = parquet_files(path)
-        is_partitioned = any("=" in part for one in files[:1] for part in one.relative_to(path).parts[:-1])
+        is_partitioned = any("=" in place_in(one, path).rpartition("/")[0] for one in files[:1])
         if not files or is_partitioned:
             return is_partitioned
         path = files[0]
@@ -387,7 +387,9 @@ def _folder(file: DatasetFile) -> str:
 def common_folder(paths: Sequence[Path]) -> Path:
     """Return the folder that holds all of some files, in folders below or not."""
     root = paths[0].parent
-    while not all(path.is_relative_to(root) for path in paths):
+    while not all(is_remote(path) == is_remote(root) and path.is_relative_to(root) for path in paths):
+        if root == root.parent:
+            raise InputError(f"{paths[0]} and {paths[-1]} are in different stores, expected one dataset.")
         root = root.parent
     return root
 
@@ -414,7 +416,7 @@ def _dataset_file(path: Path, root: Path) -> DatasetFile:
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     return DatasetFile(
         path,
-        path.name if path == root else path.relative_to(root).as_posix(),
+        path.name if path == root else place_in(path, root),
         path.stat().st_size,
         hashlib.sha256(footer).hexdigest(),
         tuple(group.num_rows for group in groups),

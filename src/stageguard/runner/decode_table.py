@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import warnings
 from collections import deque
@@ -38,12 +39,16 @@ from stageguard.base.files import (
     json_lines,
     load_json,
     locked,
+    make_folder,
+    move_file,
     open_file,
     read_file,
     real_path,
+    remove_file,
+    remove_folder,
     write_together,
 )
-from stageguard.base.storage import is_folder
+from stageguard.base.storage import files_below, is_folder, is_remote, place_in, put_object, scratch_file
 from stageguard.base.version import __version__
 from stageguard.formats.cohort_nights import ID, Chunk, CohortTable, TableNight
 from stageguard.formats.cohort_table import (
@@ -89,6 +94,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 LOCK, RUN, JOINING, JOINED, DATASET, OLD = "lock", "run.json", "joining", "joined", "dataset", "old"
+RECORD = re.compile(r"[0-9]+\.json")  # of a part
 PARTS_LAYOUT = 6  # parts of another layout are thrown away
 Reading = Callable[[Any], Iterator[TableNight]]  # of a chunk
 
@@ -319,6 +325,8 @@ def table_source(task: TableTask) -> TableSource | FinishedTable:
 def _refuse_nested(task: TableTask) -> None:
     """Refuse a dataset inside another, where one would be taken for a part of the other."""
     output, path = real_path(task.output), real_path(task.path)
+    if is_remote(output) != is_remote(path):
+        return
     if task.is_dataset and (output.is_relative_to(path) or path.is_relative_to(output)):
         raise OutputError(
             f"cannot write {task.output}: it lies in the input {task.path}, or the input in it. Choose "
@@ -334,9 +342,9 @@ def _refuse_others(task: TableTask, identity: Mapping[str, Any]) -> None:
     with contextlib.suppress(StageGuardError, OSError, KeyError, TypeError, AttributeError):
         written = load_json(task.sidecar)["stageguard"]["table"]["files"]
         own = {task.output / file["file"] for file in written}
-    others = [path for path in task.output.rglob("*") if path.is_file() and path not in own]
+    others = [place_in(path, task.output) for path in files_below(task.output) if path not in own]
     if others:
-        name = min(others).relative_to(task.output).as_posix()
+        name = min(others)
         raise OutputError(
             f"cannot replace {task.output}: it holds {name}, which is no file of a decoded dataset. Choose "
             "another folder."
@@ -388,11 +396,7 @@ def is_table_unchanged(output: Path, recorded: Mapping[str, Any]) -> bool:
     """Whether a table is what was written, or the files of a dataset are, and no other is among them."""
     if "files" not in recorded:
         return output.is_file() and file_sha256(output, "a recording") == recorded["sha256"]
-    hashes = {
-        path.relative_to(output).as_posix(): file_sha256(path, "a recording")
-        for path in output.rglob("*")
-        if path.is_file()
-    }
+    hashes = {place_in(path, output): file_sha256(path, "a recording") for path in files_below(output)}
     written = {file["file"]: file["sha256"] for file in recorded["files"]}
     return hashes == written and describe_parts(written)["sha256"] == recorded["sha256"]
 
@@ -447,29 +451,27 @@ class TableSource:
         task, run = self.task, _run_record(self.identity)
         folder, record = task.parts, task.parts / RUN
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             with locked(folder / LOCK):
                 with contextlib.suppress(StageGuardError, OSError):
                     if load_json(record) != run:
-                        record.unlink()
+                        remove_file(record)
                 if not record.is_file():
-                    for path in folder.iterdir():
-                        if is_folder(path):
-                            shutil.rmtree(path)
-                        elif path.name != LOCK:
-                            path.unlink()
+                    for path in files_below(folder):
+                        if path.name != LOCK:
+                            remove_file(path)
                     write_together({record: json.dumps(run)})
                 try:
                     yield
                 except FileFormatError:  # the table is wrong, so its parts are of no use
-                    shutil.rmtree(folder, ignore_errors=True)
+                    remove_folder(folder)
                     raise
                 except Stopped as stopped:
-                    n_kept = sum(len(load_json(part)["nights"]) for part in folder.glob("[0-9]*.json"))
+                    n_kept = sum(len(load_json(part)["nights"]) for part in self._records())
                     nights = f"{n_kept:,} night{'s' * (n_kept != 1)}"
                     stopped.done = f"{nights} done. The same command goes on from there."
                     raise
-                shutil.rmtree(folder)
+                remove_folder(folder)
         except BlockingIOError:
             raise OutputError(
                 f"cannot write {task.output}: another run is writing it. Wait for it, or choose another name."
@@ -545,6 +547,16 @@ class TableSource:
         write_together(contents, overwrite=True, make_folders=True, durable=False)
         return False
 
+    def _records(self) -> list[Path]:
+        """Return the records of the parts that are done."""
+        return [path for path in files_below(self.task.parts) if RECORD.fullmatch(path.name)]
+
+    @property
+    def _joined(self) -> Path:
+        """The file in which the parts are joined; a store takes it when it is complete."""
+        path = self.task.parts / JOINED
+        return scratch_file(path) if is_remote(path) else path
+
     def _record_path(self, chunk: Chunk) -> Path:
         return self.task.parts / f"{chunk.number:06d}.json"
 
@@ -560,11 +572,11 @@ class TableSource:
             folder = self.task.parts / DATASET
 
             def add_file(part: Path, sha256: str) -> None:
-                self.hashes[part.relative_to(folder).as_posix()] = sha256
+                self.hashes[place_in(part, folder)] = sha256
 
             yield add_file
             return
-        with (self.task.parts / JOINED).open("wb") as stream, joining(self.task.output, stream) as append:
+        with self._joined.open("wb") as stream, joining(self.task.output, stream) as append:
             yield lambda part, _: append(part)
 
     def _begins_again(self, night: Mapping[str, Any], number: int) -> FileFormatError:
@@ -584,12 +596,12 @@ class TableSource:
 
     def finish(self, manifest: Manifest) -> None:
         """Move the table or the dataset into place and write the files beside it, the sidecar last."""
-        task, joined = self.task, self.task.parts / JOINED
+        task, joined = self.task, self._joined
         texts = task.texts_beside(manifest)
         tables = {path: text for path, text in texts.items() if text}
-        (task.parts / JOINING).touch()
+        write_together({task.parts / JOINING: ""}, overwrite=True)
         for path in texts.keys() - tables.keys():
-            path.unlink(missing_ok=True)
+            remove_file(path)
         if not manifest.nights:
             write_together(tables, overwrite=True)
             manifest.written += tables
@@ -601,17 +613,24 @@ class TableSource:
                 os.fsync(stream.fileno())
             written = {"sha256": file_sha256(joined, "a recording")}
         sidecar = json_lines(task.sidecar_of(self.identity, manifest, written, tables)) + "\n"
-        task.sidecar.unlink(missing_ok=True)  # the old one: a sidecar means that its table is complete
+        remove_file(task.sidecar)  # the old one: a sidecar means that its table is complete
         if task.is_dataset:
             self._put_dataset()
         else:
-            joined.replace(task.output)
+            move_file(joined, task.output)
         write_together({**tables, task.sidecar: sidecar}, overwrite=True)
         manifest.written += [task.output, *tables, task.sidecar]
 
     def _put_dataset(self) -> None:
         """Move the folder of the dataset into place, and what was there into the folder of parts."""
         folder, old = self.task.parts / DATASET, self.task.parts / OLD
+        if is_remote(folder):
+            for path in files_below(self.task.output):
+                if place_in(path, self.task.output) not in self.hashes:
+                    remove_file(path)
+            for place in self.hashes:
+                put_object(folder / place, self.task.output / place)
+            return
         listed = {folder / place for place in self.hashes}
         for path in folder.rglob("*"):
             if path.is_file() and path not in listed:  # of a process that was killed

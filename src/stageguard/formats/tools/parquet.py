@@ -13,7 +13,7 @@ from typing import Any
 
 from stageguard.base.errors import Argument, InputError, Message, StageGuardError
 from stageguard.base.extras import library
-from stageguard.base.files import damaged_file, file_error, local_file, read_file
+from stageguard.base.files import damaged_file, file_error, read_file, seekable_file
 from stageguard.formats.density import MOST_EPOCHS, listed
 from stageguard.formats.file_format import ANNOTATIONS, FileFormat
 from stageguard.formats.hypnogram import stage_column
@@ -147,9 +147,9 @@ def open_parquet(
     `texts` are the columns of text, if they are known.
     """
     if texts is None:
-        with parquet.ParquetFile(local_file(path, kind)) as file:
+        with parquet.ParquetFile(seekable_file(path, kind)) as file:
             texts = text_columns(file.schema_arrow)
-    return parquet.ParquetFile(local_file(path, kind), read_dictionary=[*texts], **options)
+    return parquet.ParquetFile(seekable_file(path, kind), read_dictionary=[*texts], **options)
 
 
 def read_bounded(path: Path, file: Any) -> Any:
