@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +41,9 @@ class Scoring(ComparedByValue):
         The rules or the set of labels that the scoring follows, such as "rk_1968".
     channels : sequence of str
         Names of the channels that were scored.
+    times : sequence of str
+        When the annotator decided on each epoch, in ISO 8601; "" for an epoch of which that is not known, and
+        nothing at all if it is known of none.
 
     Examples
     --------
@@ -54,6 +58,7 @@ class Scoring(ComparedByValue):
     confidence: Floats | None = field(default=None, repr=False)
     standard: str | None = None
     channels: tuple[str, ...] = ()
+    times: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         """Check everything once, and make the confidences read-only."""
@@ -62,6 +67,7 @@ class Scoring(ComparedByValue):
             if getattr(self, name) is not None:
                 checks.text(getattr(self, name), name)
         object.__setattr__(self, "channels", _names(self.channels))
+        object.__setattr__(self, "times", _checked_times(self.times, n_epochs))
         if self.confidence is not None:
             object.__setattr__(self, "confidence", _checked(self.confidence, n_epochs))
 
@@ -85,6 +91,27 @@ def _names(channels: object) -> tuple[str, ...]:
         if "|" in name:
             raise InputError(f"channels has {name[:40]!r}, expected names without |, which BIDS parts by.")
     return names
+
+
+def _checked_times(times: object, n_epochs: int) -> tuple[str, ...]:
+    texts = checks.items(times, "times", checks.text)
+    if texts and len(texts) != n_epochs:
+        raise InputError(f"times has {len(texts)} times, expected one per epoch: {n_epochs}.")
+    for text in filter(None, texts):
+        if not is_time(text):
+            raise InputError(
+                f"times has {text[:40]!r}, expected ISO 8601 such as 2026-03-02T09:14:07.311+01:00."
+            )
+    return texts if any(texts) else ()
+
+
+def is_time(text: str) -> bool:
+    """Whether a text is a date and a time in ISO 8601."""
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return "T" in text
 
 
 def _checked(confidence: npt.ArrayLike, n_epochs: int) -> Floats:
@@ -135,9 +162,11 @@ def _probabilities(night: Outgoing, hypnogram: Hypnogram) -> Floats:
 
 
 def reshaped(scoring: Scoring, hypnogram: Hypnogram) -> Scoring:
-    """Return a scoring with merged or longer epochs; a confidence of other epochs is left out."""
+    """Return a scoring with merged or longer epochs; confidence and times of other epochs are left out."""
     is_same = hypnogram.n_epochs == scoring.hypnogram.n_epochs
-    return replace(scoring, hypnogram=hypnogram, confidence=scoring.confidence if is_same else None)
+    if is_same:
+        return replace(scoring, hypnogram=hypnogram)
+    return replace(scoring, hypnogram=hypnogram, confidence=None, times=())
 
 
 def check_annotators(scorings: Sequence[Scoring]) -> None:

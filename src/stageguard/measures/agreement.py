@@ -228,6 +228,14 @@ def cohen_kappas(confusions: Ints) -> Floats:
     return np.asarray((np.trace(confusions, axis1=1, axis2=2) - by_chance) / beyond)
 
 
+def stage_kappas(confusion: Ints) -> Floats:
+    """Return Cohen's kappa of each stage against all others; NaN where chance explains everything."""
+    both = np.diagonal(confusion)
+    first, second, n_epochs = confusion.sum(axis=1), confusion.sum(axis=0), confusion.sum()
+    apart = [[both, first - both], [second - both, n_epochs - first - second + both]]
+    return cohen_kappas(np.moveaxis(np.array(apart), -1, 0))
+
+
 def _recall(truth: Labels, labels: Labels, both: Mask, pairs: list[tuple[int, int]]) -> tuple[Mask, Mask]:
     """Return, for each rare pair of the expert, whether the night has it there, and nearby."""
     exact, nearby = [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=bool)]

@@ -15,7 +15,7 @@ import errno
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -53,6 +53,7 @@ HEAD = {  # all keys of the first line
     "begun": str,
     "sha256": str,
 }
+ADJUDICATES = "adjudicates"  # a key of the first line of adjudications alone: the places of two journals
 RECORD = {"when": str, "who": str, "previous": str}  # keys of every other line; `replay` checks the others
 TIMES, NAMES = ("begun", "when"), ("stageguard", "scorer", "who")
 SEAL = re.compile(rb', "sha256": "([0-9a-f]{64})"\}$')  # the end of every line
@@ -82,6 +83,26 @@ class JournalFile:
     def scorer(self) -> str:
         """The scorer's name."""
         return str(self.head["scorer"])
+
+    @property
+    def is_adjudication(self) -> bool:
+        """Whether it decides between two other journals."""
+        return ADJUDICATES in self.head
+
+    @property
+    def adjudicated(self) -> list[dict[str, Any]]:
+        """The places of the journals that it decides between; empty for a scorer's journal."""
+        places = self.head.get(ADJUDICATES, [])
+        if not isinstance(places, list) or not all(
+            isinstance(one, dict) and "begun" in one for one in places
+        ):
+            raise file_error(self.path, "its first line is incomplete or was edited.")
+        return places
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """How far the journal has come, and whose it is."""
+        return {"scorer": self.scorer} | _place(self.path, self.head, self.hashes)
 
     @property
     def last_when(self) -> str:
@@ -136,7 +157,7 @@ def _is_cut_record(rest: bytes) -> bool:
 
 def _check_values(path: Path, number: int, content: Mapping[str, Any]) -> None:
     """Refuse keys that the first line does not have, and times and names that this program never wrote."""
-    unknown = sorted(content.keys() - HEAD.keys()) if number == 1 else []
+    unknown = sorted(content.keys() - HEAD.keys() - {ADJUDICATES}) if number == 1 else []
     if unknown:
         raise file_error(path, f"line 1 has the unknown key {checks.shown(unknown[0])}: it was edited.")
     for key in content.keys() & TIMES:
@@ -210,13 +231,7 @@ class Journal:
 
     def place(self) -> dict[str, Any]:
         """Return how far the journal has come, for an export to record."""
-        lines = len(self._hashes)
-        return {
-            "file": self.path.name,
-            "begun": self.head["begun"],
-            "lines": lines,
-            "sha256": self._hashes[-1],
-        }
+        return _place(self.path, self.head, self._hashes)
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Write an action; when this returns, it is on the disk."""
@@ -256,6 +271,10 @@ class Journal:
         self._hashes.append(line_hash)
 
 
+def _place(path: Path, head: Mapping[str, Any], hashes: Sequence[str]) -> dict[str, Any]:
+    return {"file": path.name, "begun": head["begun"], "lines": len(hashes), "sha256": hashes[-1]}
+
+
 def check_head(journal: JournalFile, expected: Mapping[str, Any]) -> None:
     """Refuse to go on with a review that was begun with anything else."""
     differing = next(_differences(journal.head, expected), None)
@@ -272,6 +291,7 @@ def _differences(head: Mapping[str, Any], expected: Mapping[str, Any]) -> Iterat
         ("of another file of probabilities", *files),
         (f"by the scorer {head['scorer']!r:.60}", head["scorer"], expected["scorer"]),
         (f"under another profile, {head['profile'].get('name')!r:.60}", *profiles),
+        (_adjudicated(head), head.get(ADJUDICATES), expected.get(ADJUDICATES)),
         ("that is blind" if head["blind"] else "that is not blind", head["blind"], expected["blind"]),
         ("with another quality (--quality)", head.get("quality"), expected["quality"]),
         ("with other pins (--pins)", head.get("pins"), expected["pins"]),
@@ -288,6 +308,10 @@ def _differences(head: Mapping[str, Any], expected: Mapping[str, Any]) -> Iterat
     for key in ("probabilities", "quality_sha256"):  # read from the same file in another way
         if head.get(key) != expected[key]:
             yield f"of other {key.removesuffix('_sha256')} values"
+
+
+def _adjudicated(head: Mapping[str, Any]) -> str:
+    return "of other logs, or of logs that were changed since" if ADJUDICATES in head else "by one scorer"
 
 
 def _option_text(value: object) -> str:

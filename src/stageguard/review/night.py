@@ -30,6 +30,7 @@ from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile, profiles
+from stageguard.review.dispute import Dispute
 from stageguard.review.events import artefact_spans, lost_shares
 from stageguard.review.journal import MALFORMED, RECORD, JournalFile
 from stageguard.review.state import ON_EPOCHS, Action, GuardSettings, Pin, ReviewState, act, parse_action
@@ -60,6 +61,8 @@ class NightUnderReview:
         When the recording began, if that was said.
     expert : Hypnogram or None
         An expert's scoring of the same epochs.
+    dispute : Dispute or None
+        Two scorings of the night between which the review decides.
     disagreement : array, shape (n_epochs,), or None
         Share of the derivations or stagers that chose another stage, if several were combined.
     """
@@ -73,6 +76,7 @@ class NightUnderReview:
     expert: Hypnogram | None = None
     notes: tuple[str, ...] = ()
     disagreement: Floats | None = None
+    dispute: Dispute | None = None
     # slow results by the settings that they depend on; `replace` begins with empty ones
     _profiles: dict[GuardSettings, Profile] = field(default_factory=dict, init=False)
     _strengths: dict[GuardSettings, ChosenStrength] = field(default_factory=dict, init=False)
@@ -168,7 +172,15 @@ class NightUnderReview:
         return self._profiles[settings]
 
     def opening_state(self, *, is_blind: bool = False) -> ReviewState:
-        """Return the state before the first action; a blind scorer begins without pins."""
+        """Return the state before the first action; a blind scorer begins without pins.
+
+        Who decides between two scorers begins with the stages on which they agree.
+        """
+        if self.dispute is not None:
+            settled = self.dispute.settled
+            return ReviewState(
+                GuardSettings(self.profile.name), pins=settled, is_blind=True, first_pins=settled
+            )
         if is_blind:
             return ReviewState(GuardSettings(self.profile.name), is_blind=True)
         chosen_with = self.reading.strength_pins
@@ -395,7 +407,11 @@ def next_revision(night: NightUnderReview, before: Revision, action: Action, who
         stages = before.result.labels[action.first : action.last + 1].tolist()
         if not before.state.is_blind and list(action.stages) != stages:
             raise InputError("these epochs have changed since you saw them: look again.")
+    if night.dispute is not None and action.do == "blind":
+        raise InputError("an adjudication is blind until it is revealed: reveal it.")
     state = act(before.state, action, who, night.n_epochs, when)
+    if night.dispute is not None:
+        night.dispute.check_settled(state.pins)
     night.profile_for(state.settings)  # refuses a clock if the profile has none
     night.quality_with(state.artefacts)  # refuses artefacts everywhere, also while the night is scored blind
     return Revision(state, _next_result(night, before, state))

@@ -32,6 +32,7 @@ from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.timing import recording_start, with_start
 from stageguard.profile.profile import Profile
+from stageguard.review.journal import ADJUDICATES
 from stageguard.review.night import NightUnderReview, Qualities, given_quality
 from stageguard.runner.decode_one import DecodeOptions, read_with, refuse_output
 from stageguard.runner.staging_record import read_record
@@ -162,6 +163,8 @@ def _read_expert(request: ReviewRequest, night: NightUnderReview) -> Hypnogram:
 def head_of(night: NightUnderReview, folder: Path, scorer: str, *, is_blind: bool) -> dict[str, Any]:
     """Return the first line of a journal: the night, the scorer, and the options."""
     quality = night.reading.quality
+    dispute = night.dispute
+    between = {} if dispute is None else {ADJUDICATES: [dict(one.place) for one in dispute.opinions]}
     return {
         "scorer": scorer,
         "blind": is_blind,
@@ -178,6 +181,7 @@ def head_of(night: NightUnderReview, folder: Path, scorer: str, *, is_blind: boo
         "quality": None if quality is None else plain(np.asarray(quality)),
         "pins": {str(epoch): night.scheme.names[pin.stage] for epoch, pin in night.pins.items()},
         "profile": describe_profile(night.profile),
+        **between,
     }
 
 

@@ -5,6 +5,7 @@ All nights are read at the start; the review of a night is opened when it is fir
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -15,9 +16,9 @@ import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError, PinError, StageGuardError, error_message, for_people
-from stageguard.base.files import file_error, real_path, write_together
+from stageguard.base.files import file_error, real_path, write_text_atomic, write_together
 from stageguard.base.version import __version__
-from stageguard.formats.convert import Written, formats_for, save
+from stageguard.formats.convert import Written, convert, formats_for, save
 from stageguard.formats.event_files import EVENT_FORMATS, EventFormat
 from stageguard.formats.file_format import FileFormat
 from stageguard.formats.outputs import (
@@ -26,10 +27,12 @@ from stageguard.formats.outputs import (
     write_decoding,
 )
 from stageguard.formats.registry import named
+from stageguard.formats.scorings import Scoring
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.report.summary import measures_of
 from stageguard.review.annotations import ExistingEvents, event_list, existing_events
+from stageguard.review.dispute import CONSENSUS, Comparison, Dispute, comparison_table
 from stageguard.review.journal import REVIEW_SUFFIX, Journal, check_exports, check_head, now, read_journal
 from stageguard.review.night import (
     NightUnderReview,
@@ -46,10 +49,18 @@ from stageguard.review.night import (
 )
 from stageguard.review.opening import ReviewRequest, head_of, open_night, recorded_options
 from stageguard.review.queue import Queue, queue_of
+from stageguard.review.results import check_unchanged, open_dispute
 from stageguard.review.signals import RecordingSignals
 from stageguard.review.state import parse_action
 
 MOST_EXPORTS = 1000  # names to try for an export
+ADJUDICATION = "adjudication"  # between scorer and suffix in the name of an adjudication's journal
+BIDS_SCORINGS = "bids-scorings"
+# How far two scorers agree, as files beside the formats of hypnograms: suffix and title.
+AGREEMENT_FILES = {
+    "agreement-tsv": (".agreement.tsv", "table of kappa per stage and confusion"),
+    "agreement-json": (".agreement.json", "kappa per stage and confusion"),
+}
 
 
 class StaleError(InputError):
@@ -73,6 +84,7 @@ class Review:
 
     def __init__(self, night: NightUnderReview, path: Path, scorer: str, *, is_blind: bool) -> None:
         self.night, self.scorer = night, scorer
+        is_blind = is_blind or night.dispute is not None
         self._lock = threading.Lock()
         head = head_of(night, path.parent, scorer, is_blind=is_blind)
         self.journal = Journal(path)
@@ -126,7 +138,8 @@ class Review:
 
     def stages(self, at: Revision) -> Hypnogram:
         """Return the stages of the review: only the scored epochs of a blind review, else all."""
-        labels = pinned_labels(self.night, at.state) if at.state.is_blind else at.result.labels
+        is_partial = at.state.is_blind or self.night.dispute is not None
+        labels = pinned_labels(self.night, at.state) if is_partial else at.result.labels
         return self.night.hypnogram(labels, self.scorer)
 
     @property
@@ -139,13 +152,24 @@ class Review:
     def _decoding(self) -> Decoding | None:
         """The decoding that gives the reviewed stages, if one does."""
         at = self.now
-        return None if at.result.conflict is not None or at.state.is_blind else at.result.decoding
+        is_own = at.state.is_blind or self.night.dispute is not None  # stages are a person's alone
+        return None if at.result.conflict is not None or is_own else at.result.decoding
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """How far two adjudicated scorers agree, and each with the consensus once it is complete."""
+        dispute = self.night.dispute
+        return () if dispute is None else dispute.comparisons(self.night.scheme.names, self.now.state.pins)
 
     def export(self, name: object) -> Written:
         """Write the reviewed night, or its events, in a format, to a file that does not exist yet."""
         of_events = next((form for form in EVENT_FORMATS if form.name == name), None)
         if of_events is not None:
             return self._export_events(of_events)
+        if self.night.dispute is not None:
+            self._check_adjudicated(self.night.dispute)
+            if name in AGREEMENT_FILES:
+                return self._write_agreement(str(name))
         form, at = named(checks.text(name, "format"), "write"), self.now
         if form not in self.formats:
             stages = ", ".join(self.night.scheme.names)
@@ -176,9 +200,48 @@ class Review:
         write_together(files)
         return Written(tuple(files), form.name)
 
+    def _check_adjudicated(self, dispute: Dispute) -> None:
+        """Refuse to export a consensus that is not complete, or whose logs were changed meanwhile."""
+        n_left = dispute.n_left(self.now.state.pins)
+        if n_left:
+            raise InputError(f"{n_left} epochs are not decided yet: decide them, then export.")
+        for opinion in dispute.opinions:
+            check_unchanged(self.journal.path.parent, opinion.place)
+
+    def _write_agreement(self, name: str) -> Written:
+        """Write how far the two scorers agree."""
+        path, found = self._new_path(".reviewed", AGREEMENT_FILES[name][0]), self.comparisons
+        text = comparison_table(found)
+        if name == "agreement-json":
+            content = {
+                "night": self.night.name,
+                "adjudicator": self.scorer,
+                "journal": self.journal.place(),
+                "comparisons": [one.to_dict() for one in found],
+            }
+            text = json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+        write_text_atomic(path, text)
+        return Written((path,), name)
+
+    def scorings(self, at: Revision) -> list[Scoring]:
+        """Return the reviewed stages with the time of each decision, after those that were adjudicated."""
+        pins, n_epochs = at.state.pins, self.night.n_epochs
+        times = tuple(pins[epoch].when if epoch in pins else "" for epoch in range(n_epochs))
+        stages, dispute = self.stages(at), self.night.dispute
+        if dispute is None:
+            return [Scoring(stages, "manual", times=times)]
+        before = [
+            Scoring(self.night.hypnogram(one.labels, one.scorer), "manual", times=one.times)
+            for one in dispute.opinions
+        ]
+        stages = replace(stages, scorer=f"{CONSENSUS} by {self.scorer}")
+        return [*before, Scoring(stages, "manual_consensus", times=times)]
+
     def _write(self, path: Path, form: FileFormat) -> Written:
         at, decoding = self.now, self._decoding
         stages = self.stages(at)
+        if form.name == BIDS_SCORINGS and len(at.state.pins) == self.night.n_epochs:
+            return convert(self.scorings(at), path, target_format=form.name)
         if decoding is None:
             return save(stages, path, format=form.name)
         result = replace(decoding, hypnogram=stages)
@@ -217,10 +280,11 @@ class Review:
         self.journal.close(remove=self.journal.n_actions == 0 and not self._is_named)
 
 
-def journal_path(folder: Path, name: str, scorer: str) -> Path:
+def journal_path(folder: Path, name: str, scorer: str, *, adjudicates: bool = False) -> Path:
     """Return the path of the journal of a night and a scorer."""
     file_name = "".join(c if c.isalnum() or c in "-_." else "_" for c in scorer).strip(".") or "scorer"
-    return folder / f"{name}.{file_name[:60]}{REVIEW_SUFFIX}"
+    kind = f".{ADJUDICATION}" if adjudicates else ""
+    return folder / f"{name}.{file_name[:60]}{kind}{REVIEW_SUFFIX}"
 
 
 MOST_NAME = 100  # characters of a scorer's name
@@ -240,23 +304,34 @@ class ReviewSession:
         *,
         is_blind: bool = False,
         output: Path | None = None,
+        adjudicates: tuple[str, str] | None = None,
     ) -> None:
         self.requests, self.scorer, self.is_blind = tuple(requests), _checked_name(scorer), is_blind
-        self._output = output
+        self._output, self.adjudicates = output, adjudicates
         self._refuse_shared_journals()
         self._lock = threading.Lock()
         self._reviews: dict[int, Review] = {}
         self._signals: dict[int, RecordingSignals] = {}
         self._existing: dict[int, ExistingEvents] = {}
+        self.compared: dict[str, tuple[Comparison, ...]] = {}  # by night, of adjudications that were closed
         self.nights: list[NightUnderReview | None] = []
         self.errors: list[str | None] = []
-        for request in self.requests:
+        for index, request in enumerate(self.requests):
             try:
-                self.nights.append(open_night(request))
+                self.nights.append(self._opened(index, request))
                 self.errors.append(None)
             except (StageGuardError, OSError) as error:
                 self.nights.append(None)
                 self.errors.append(str(error_message(error, request.path)))
+
+    def _opened(self, index: int, request: ReviewRequest) -> NightUnderReview:
+        """Return a night, with the two opinions to decide between if it is adjudicated."""
+        night = open_night(request)
+        if self.adjudicates is None:
+            return night
+        folder = self.journal_path(index).parent
+        paths = [journal_path(folder, night.name, scorer) for scorer in self.adjudicates]
+        return replace(night, dispute=open_dispute(night, paths))
 
     def _refuse_shared_journals(self) -> None:
         """Refuse nights that share a journal, because they have the same name and folder."""
@@ -274,10 +349,13 @@ class ReviewSession:
         """Return the path of a night's journal, without `..`: folders on the way are not created."""
         night = self.requests[index]
         if self._output is None:
-            return journal_path(night.path.parent, night.name, self.scorer)
+            return self._journal_path(night.path.parent, night.name)
         if self._output.suffix == ".jsonl":
             return real_path(self._output.parent) / self._output.name
-        return journal_path(real_path(self._output), night.name, self.scorer)
+        return self._journal_path(real_path(self._output), night.name)
+
+    def _journal_path(self, folder: Path, name: str) -> Path:
+        return journal_path(folder, name, self.scorer, adjudicates=self.adjudicates is not None)
 
     def review(self, index: int) -> Review:
         """Return the review of a night; open it if needed."""
@@ -319,6 +397,7 @@ class ReviewSession:
             "version": __version__,
             "scorer": self.scorer,
             "blind": self.is_blind,
+            "adjudicates": self.adjudicates,
             "nights": [self._row(index) for index in range(len(self.requests))],
             "profiles": [] if first is None else list(first.profile_names),
         }
@@ -346,8 +425,10 @@ class ReviewSession:
         return row
 
     def close(self) -> None:
-        """Close all reviews."""
+        """Close all reviews; of adjudications, keep how far their scorers agree."""
         for review in self._reviews.values():
+            if review.night.dispute is not None:
+                self.compared[review.night.name] = review.comparisons
             review.close()
         self._reviews.clear()
 

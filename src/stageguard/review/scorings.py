@@ -14,45 +14,17 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from stageguard.base.errors import FileFormatError, InputError, StageGuardError
-from stageguard.base.files import file_error, file_sha256
-from stageguard.formats.companions import parse_start
+from stageguard.base.files import file_error
 from stageguard.measures.agreement import agreement
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
-from stageguard.review.journal import MALFORMED, REVIEW_SUFFIX, JournalFile, check_exports, read_journal
-from stageguard.review.night import NightUnderReview, Revision, guard, pinned_labels, replay
-from stageguard.review.opening import ReviewRequest, open_night
+from stageguard.review.journal import MALFORMED, REVIEW_SUFFIX, check_exports, read_journal
+from stageguard.review.night import Revision, guard, pinned_labels
 from stageguard.review.queue import queue_of
+from stageguard.review.results import JournalResult, check_complete, journal_result, reopen
 from stageguard.review.review import Review
-from stageguard.runner.decode_one import DecodeOptions
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class JournalResult:
-    """The result of a journal."""
-
-    scorer: str
-    night: NightUnderReview  # with the profile at the start of the journal
-    at: Revision
-    stages: Hypnogram  # of a blind review only the scored epochs, else all
-
-
-def journal_result(night: NightUnderReview, journal: JournalFile) -> JournalResult:
-    """Return the result of a journal of a night, under the profile that it records."""
-    try:
-        profile = Profile.from_dict(journal.head["profile"]["definition"])
-        pins = {int(epoch): str(stage) for epoch, stage in journal.head["pins"].items()}
-        same = replace(night, profile=profile, reading=replace(night.reading, pins=pins))
-        _ = same.pins  # which must be stages of the profile
-    except MALFORMED:
-        raise file_error(journal.path, "its first line is incomplete or was edited.") from None
-    at = replay(same, journal)
-    labels = pinned_labels(same, at.state) if at.state.is_blind else at.result.labels
-    return JournalResult(journal.scorer, same, at, same.hypnogram(labels, journal.scorer))
 
 
 def least_epochs(n_epochs: int) -> int:
@@ -69,7 +41,7 @@ def second_scorer(review: Review, at: Revision, *, is_complete: bool) -> dict[st
     Of several other scorers, it is the one who has decided most epochs. Kappa is over the epochs that both
     have decided: the others have the guard's stages in both reviews.
     """
-    others = list(_other_results(review))
+    others = [] if review.night.dispute is not None else list(_other_results(review))
     if not others:
         return None
     other = max(others, key=lambda result: len(result.at.state.pins))
@@ -132,7 +104,8 @@ def _cached_result(review: Review, path: Path, head: Any) -> JournalResult | Non
     if cached is None or cached[0] != key:
         journal = read_journal(path)
         keys = ("night", "probabilities", "quality", "options")
-        is_same = bool(journal.head) and all(journal.head.get(key) == head[key] for key in keys)
+        is_scorer = bool(journal.head) and not journal.is_adjudication
+        is_same = is_scorer and all(journal.head.get(key) == head[key] for key in keys)
         cached = review.others[path] = (key, journal_result(review.night, journal) if is_same else None)
     result: JournalResult | None = cached[1]
     return result
@@ -164,12 +137,18 @@ def find_reviews(folder: Path) -> dict[str, list[Path]]:
 
 
 def read_reviewed(paths: Sequence[Path]) -> FinishedReviews:
-    """Return a night with the scorings of all its reviews; an unfinished review is refused."""
+    """Return a night with the scorings of all its reviews; an unfinished review is refused.
+
+    If two scorers' reviews were adjudicated, the consensus alone is the expert.
+    """
+    journals = {path: read_journal(path) for path in paths}
+    if any(journal.is_adjudication for journal in journals.values()):
+        paths = [path for path in paths if journals[path].is_adjudication]
     nights, experts, reviews = [], [], []
     for path in paths:
-        journal = read_journal(path)
+        journal = journals[path]
         check_exports(journal)
-        result = _reopen(journal)
+        result = reopen(journal)
         how = _how_complete(result, path)
         nights.append(result.night)
         experts.append(result.stages)
@@ -201,6 +180,9 @@ def with_reviews(profile: Profile, reviews: Sequence[Mapping[str, Any]]) -> Prof
 def _how_complete(result: JournalResult, path: Path) -> str:
     """Return how a night was reviewed to the end; refuse an unfinished review."""
     state, n_epochs = result.at.state, result.night.n_epochs
+    if result.night.dispute is not None:
+        check_complete(result, path)
+        return f"adjudicated between {' and '.join(result.night.dispute.scorers)}"
     n_set = len(state.pins)
     if n_set == n_epochs:
         return "every epoch scored blind" if state.is_blind or state.is_revealed else "every epoch scored"
@@ -216,38 +198,3 @@ def _how_complete(result: JournalResult, path: Path) -> str:
             "Finish the review first.",
         )
     return "queue finished"
-
-
-def _reopen(journal: JournalFile) -> JournalResult:
-    """Read the night of a journal again, with the recorded options."""
-    head = journal.head
-    if not head:
-        raise file_error(journal.path, "is empty, expected a review.")
-    try:
-        recorded, options = head["source"], head["options"]
-        source = _source(journal.path.parent, recorded)
-        quality = None if head.get("quality") is None else np.array(head["quality"], dtype=np.float64)
-        request = ReviewRequest(
-            source,
-            Profile.from_dict(head["profile"]["definition"]),
-            DecodeOptions.from_dict(options, quality),
-            parse_start(str(options["start"])) if "start" in options else None,
-            night_name=str(head["night"]["name"]),
-        )
-    except FileFormatError:  # of the file that was reviewed
-        raise
-    except MALFORMED:
-        raise file_error(journal.path, "its first line is incomplete or was edited.") from None
-    return journal_result(open_night(request), journal)
-
-
-def _source(folder: Path, recorded: dict[str, Any]) -> Path:
-    """Return the reviewed file of probabilities: next to the journal, or at its recorded path."""
-    places = [folder / Path(str(recorded["file"])).name]
-    places += [folder / str(recorded["path"])] if recorded.get("path") else []
-    for place in places:
-        if place.is_file() and file_sha256(place, "a recording") == recorded["sha256"]:
-            return place
-    raise file_error(
-        places[0], "is not there, or is not the file that was reviewed. Put it beside its review."
-    )

@@ -23,10 +23,11 @@ from stageguard.night.quantities import NIGHT, indicators_of
 from stageguard.night.stages import StageScheme, canonical_name
 from stageguard.night.timing import lights_window
 from stageguard.report.summary import early_rem_words
+from stageguard.review.dispute import Dispute
 from stageguard.review.events import KINDS
 from stageguard.review.night import GuardResult, NightUnderReview, Revision, pinned_labels
 from stageguard.review.queue import Queue
-from stageguard.review.review import ConflictError, Review
+from stageguard.review.review import AGREEMENT_FILES, ConflictError, Review
 from stageguard.review.scorings import blind_agreement, second_scorer
 from stageguard.review.signals import encode_array
 from stageguard.review.state import ReviewState
@@ -87,8 +88,17 @@ def fixed_part(review: Review, at: Revision) -> dict[str, Any]:
         "lights_on": None if on is None else stop,
         "stages": stages_of(night.scheme),
         "kinds": kinds_part(),
+        "opinions": None if night.dispute is None else _opinions(night.dispute),
         **(dict.fromkeys(hidden) if blind else hidden),
     }
+
+
+def _opinions(dispute: Dispute) -> list[dict[str, Any]]:
+    """Return the two scorings between which somebody decides."""
+    return [
+        {"scorer": one.scorer, "blind": one.is_blind, "stages": encode_array(one.labels)}
+        for one in dispute.opinions
+    ]
 
 
 def moving_part(review: Review, at: Revision) -> dict[str, Any]:
@@ -117,8 +127,10 @@ def moving_part(review: Review, at: Revision) -> dict[str, Any]:
         "blind": state.is_blind,
         "revealed": state.is_revealed,
         "conflict": None,
-        "formats": [{"name": form.name, "about": form.title} for form in review.formats],
+        "formats": [{"name": form.name, "about": form.title} for form in review.formats]
+        + [{"name": name, "about": about} for name, (_, about) in _agreement_files(night).items()],
         "event_formats": [{"name": form.name, "about": form.title} for form in EVENT_FORMATS],
+        "comparisons": [one.to_dict() for one in review.comparisons],
         "can_undo": bool(state.done),
         "can_redo": bool(state.undone),
         "saved": {"file": str(review.journal.path), "when": review.journal.when},
@@ -135,6 +147,10 @@ def moving_part(review: Review, at: Revision) -> dict[str, Any]:
     blank = np.full(night.density.probabilities.shape, np.nan)
     answer["posterior"] = shares(blank if posterior is None else posterior.probabilities)
     return answer | {"cycles": _cycles(review, at)} | measures_part(night, state, at.result)
+
+
+def _agreement_files(night: NightUnderReview) -> Mapping[str, tuple[str, str]]:
+    return {} if night.dispute is None else AGREEMENT_FILES
 
 
 def _agreement_flags(n_epochs: int, state: ReviewState) -> npt.NDArray[np.int8]:
@@ -182,15 +198,19 @@ def _why(result: GuardResult) -> str:
 
 def queue_part(review: Review, at: Revision) -> dict[str, Any]:
     """Return the changes and the stretches that are worth a look."""
+    dispute = review.night.dispute
     if at.state.is_blind:
-        return {"changes": None, "queue": None, "early_rem": None, "agreement": None}
+        queued = None if dispute is None else _dispute_queue(review.night, dispute, at.state)
+        return {"changes": None, "queue": queued, "early_rem": None, "agreement": None}
     queue, decoding = review.queue(at), at.result.decoding
     is_complete = queue.is_finished or len(at.state.pins) == review.night.n_epochs
     return {
         "second_scorer": second_scorer(review, at, is_complete=is_complete),
         "agreement": blind_agreement(review, at),
         "changes": [change_row(change, at.state) for change in queue.changes],
-        "queue": _queue_state(review, at, queue),
+        "queue": _queue_state(review, at, queue)
+        if dispute is None
+        else _dispute_queue(review.night, dispute, at.state),
         "early_rem": [] if decoding is None else list(early_rem_words(decoding)),
     }
 
@@ -215,6 +235,21 @@ def _queue_state(review: Review, at: Revision, queue: Queue) -> dict[str, Any]:
         "expected_errors_if_done": _round(queue.expected_errors_if_done),
         "note": queue.note,
     }
+
+
+def _dispute_queue(night: NightUnderReview, dispute: Dispute, state: ReviewState) -> dict[str, Any]:
+    """Return the stretches on which two scorers differ, in order of time; counts are of epochs."""
+    names, n_disputed = night.scheme.names, int(dispute.is_disputed.sum())
+    rows = []
+    for one in dispute.stretches(state.pins):
+        said = ", ".join(
+            f"{who} {names[stage]}" for who, stage in zip(dispute.scorers, one.stages, strict=True)
+        )
+        where = {"first": one.first, "last": one.last, "epoch": one.first}
+        rows.append(where | {"reason": said, "gain_minutes": 0.0, "text": f"{said}."})
+    left = dispute.n_left(state.pins)
+    counts = {"left": left, "done": n_disputed - left}
+    return {"epochs": rows} | counts | dict.fromkeys(("expected_errors", "expected_errors_if_done", "note"))
 
 
 def _round(value: float | None) -> float | None:

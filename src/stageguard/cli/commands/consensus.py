@@ -36,6 +36,8 @@ from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.report.summary import shown
+from stageguard.review.journal import REVIEW_SUFFIX, read_journal
+from stageguard.review.scorings import read_reviewed
 from stageguard.runner.inputs import Input, find_inputs
 from stageguard.runner.run import Outcome
 
@@ -46,8 +48,8 @@ from stageguard.runner.run import Outcome
     nargs=-1,
     required=True,
     type=opt.PATH,
-    help="Two or more experts' hypnograms of one night, a folder of them, or a quoted pattern; "
-    "or a folder for each expert, with many nights.",
+    help="Two or more experts' hypnograms or reviews (.review.jsonl) of one night, a folder of them, or a "
+    "quoted pattern; or a folder for each expert, with many nights.",
 )
 @option(
     "--night",
@@ -174,6 +176,7 @@ class _Merger:
 
     def merge(self, files: list[Path], night: Path | None, output: Path | None) -> MergedScoring:
         """Return the consensus, compared with a stager and written if asked for."""
+        _refuse_adjudicated(files)
         panel = [replace(_read(path, self.options), scorer=path.stem) for path in files]
         panel = _on_one_night(panel, files)
         merged = merge(panel, self.method)
@@ -274,6 +277,8 @@ def _on_one_night(panel: list[Hypnogram], files: list[Path]) -> list[Hypnogram]:
 def _read(path: Path, options: ReadOptions) -> Hypnogram:
     """Read a scoring; errors name its file."""
     try:
+        if path.name.endswith(REVIEW_SUFFIX):
+            return read_reviewed([path]).experts[0]
         return read_scored(path, options).final
     except StageGuardError as error:
         raise InputError(error_text(error, path)) from None
@@ -288,6 +293,20 @@ def _refuse_repeats(scorings: Sequence[Path]) -> None:
             raise UsageError(
                 f"{str(first)!r} and {str(path)!r} are one file, expected each scorer once. Leave one out."
             )
+
+
+def _refuse_adjudicated(files: Sequence[Path]) -> None:
+    """Refuse an adjudication beside the reviews that it decided between: they would count twice."""
+    reviews = [path for path in files if path.name.endswith(REVIEW_SUFFIX) and path.is_file()]
+    journals = {path: read_journal(path) for path in reviews}
+    for path, journal in journals.items():
+        decided = journal.head.get("begun") if not journal.is_adjudication else None
+        for other in journals.values():
+            if decided is not None and decided in [place["begun"] for place in other.adjudicated]:
+                raise InputError(
+                    f"{other.path.name} decides between {path.name} and another review, so that both would "
+                    "count twice. Leave the adjudication out."
+                )
 
 
 def _table(merged: Hypnogram, panel: list[Hypnogram]) -> str:

@@ -22,6 +22,8 @@ from stageguard.cli.terminal import Console, count, print_error
 from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
+from stageguard.report.summary import shown
+from stageguard.review.dispute import Comparison
 from stageguard.review.opening import ReviewRequest
 from stageguard.review.review import ReviewSession
 from stageguard.review.server import ReviewServer
@@ -62,6 +64,11 @@ TUNNEL_PORT = 8642
 @option("--scorer", metavar="NAME", help="Who reviews. Default: the name of this account.")
 @option("--blind", is_flag=True, help="Hide stager and guard until the night is scored.")
 @option(
+    "--adjudicate",
+    metavar="A,B",
+    help="Decide where two scorers differ, from their reviews of every epoch.",
+)
+@option(
     "--output",
     "-o",
     metavar="FILE|FOLDER",
@@ -91,6 +98,7 @@ def review(
     events: Path | None,
     scorer: str | None,
     blind: bool,
+    adjudicate: str | None,
     output: Path | None,
     port: int,
     no_open: bool,
@@ -110,9 +118,13 @@ def review(
     Examples
     --------
     stageguard review night.csv --profile human-psg-5 --edf night.edf --scorer anna
+    stageguard review night.csv --profile human-psg-5 --adjudicate anna,ben --scorer carl
     """
     if host is not None or remote:
         raise InputError(TUNNEL.format(port=port or TUNNEL_PORT))
+    between = None if adjudicate is None else _two_scorers(adjudicate)
+    if between is not None and (blind or scoring is not None):
+        raise UsageError("--adjudicate is blind already, and without --scoring. Leave these options out.")
     paths = _nights(nights, profile, options)
     if len(paths) > 1 and any(file is not None for file in (edf, scoring, events)):
         raise UsageError("--edf, --scoring and --events belong to one night: review the nights one by one.")
@@ -127,7 +139,7 @@ def review(
         ReviewRequest(path, loaded, options, start, scoring, scoring_format, edf, events=events)
         for path in paths
     ]
-    session = ReviewSession(asked, scorer or _account(), is_blind=blind, output=output)
+    session = ReviewSession(asked, scorer or _account(), is_blind=blind, output=output, adjudicates=between)
     try:
         _serve(session, port, opens=not no_open)
     finally:
@@ -150,7 +162,8 @@ def _serve(session: ReviewSession, port: int, *, opens: bool) -> None:
     server = ReviewServer(session, port)
     out = Console()
     resumed = first.journal.found
-    out.print(f"Review of {count(len(readable), 'night')} by {session.scorer}: {server.url}", whole_line=True)
+    what = "Review" if session.adjudicates is None else "Adjudication"
+    out.print(f"{what} of {count(len(readable), 'night')} by {session.scorer}: {server.url}", whole_line=True)
     if resumed.actions:
         out.list("Resumed", [f"{first.journal.path.name}, {count(len(resumed.actions), 'action')}"])
     if resumed.n_dropped:
@@ -161,7 +174,33 @@ def _serve(session: ReviewSession, port: int, *, opens: bool) -> None:
     if opens and _has_display():
         open_new_tab(server.url)
     server.run()
+    for night, comparisons in session.compared.items():
+        _print_comparisons(night, comparisons, out)
     out.print("Closed.")
+
+
+def _two_scorers(text: str) -> tuple[str, str]:
+    """Return the names of two scorers."""
+    names = [name.strip() for name in text.split(",")]
+    if len(names) != 2 or not all(names) or names[0] == names[1]:
+        raise UsageError(f"--adjudicate is {text!r:.60}, expected two scorers such as anna,ben.")
+    return names[0], names[1]
+
+
+def _print_comparisons(night: str, comparisons: Sequence[Comparison], out: Console) -> None:
+    """Print kappa of two scorers, for each stage too, and of each with the consensus if there is one."""
+    names = comparisons[0].names
+    rows = [
+        (
+            f"{one.reference}, {one.scorer}",
+            *(shown(kappa, 2) for kappa in (one.kappa, *one.stage_kappas.values())),
+        )
+        for one in comparisons
+    ]
+    out.print(f"Kappa on {night}, of all stages and of each:")
+    out.table(("scorings", ">all", *(f">{name}" for name in names)), rows)
+    if len(comparisons) == 1:
+        out.print("The consensus is not complete yet.")
 
 
 def _nights(files: Sequence[Path], profile: str | None, options: DecodeOptions) -> list[Path]:

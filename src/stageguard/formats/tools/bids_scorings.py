@@ -29,7 +29,7 @@ from stageguard.formats.file_format import OTHER_PROBABILITIES, FileFormat
 from stageguard.formats.hypnogram import build_hypnogram
 from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, stage_words, standard_scheme
 from stageguard.formats.raw_night import ONLY_STAGES, FileOptions, RawHypnogram, RawNight, Reader
-from stageguard.formats.scorings import METHODS, Scoring, check_annotators, scorings_of
+from stageguard.formats.scorings import METHODS, Scoring, check_annotators, is_time, scorings_of
 from stageguard.formats.sniffing import has_columns
 from stageguard.formats.tables.delimited import read_rows
 from stageguard.formats.tables.table import Table, as_number
@@ -46,6 +46,7 @@ COLUMNS = (
     *(*TIMES, "annotation_type", "sleep_stage", "original_label", "scoring_standard"),
     *("annotation_method", "annotator_id", "channel", "confidence"),
 )
+TIME = "annotation_time"  # a further column, if it is known when somebody decided on the stages
 # Of each scheme: its name in the column scoring_standard, and the words for stages in the column sleep_stage.
 STANDARDS = {
     "aasm5": "aasm_5stage",
@@ -143,6 +144,7 @@ def _scorings(path: Path, options: FileOptions) -> tuple[Scoring, ...]:
                 _confidence(table, rows, raw, hypnogram),
                 _same(table, rows, "scoring_standard"),
                 tuple(filter(None, (channels or "").split("|"))),
+                _times(table, rows, raw, hypnogram),
             )
         )
     return tuple(scorings)
@@ -241,10 +243,32 @@ def _confidence(table: Table, rows: _Rows, raw: RawHypnogram, hypnogram: Hypnogr
         value = as_number(cells[row]) if _is_filled(cells[row]) else float("nan")
         if value is None or not (value != value or 0 <= value <= 1):
             raise table.cell_error(row, "confidence", "a number from 0 to 1, or n/a", cells[row])
-        first = (onsets[row] - raw.offset_seconds) / hypnogram.epoch_seconds
-        last = first + durations[row] / hypnogram.epoch_seconds
-        values[max(int(first + TOLERANCE), 0) : max(int(last + TOLERANCE), 0)] = value
+        values[_epochs_of(onsets[row], durations[row], raw, hypnogram)] = value
     return None if np.isnan(values).all() else values
+
+
+def _times(table: Table, rows: _Rows, raw: RawHypnogram, hypnogram: Hypnogram) -> tuple[str, ...]:
+    """Return when the annotator decided on each epoch; nothing if no row says so."""
+    if TIME not in table.header:
+        return ()
+    cells, onsets, durations = table.column(TIME), table.seconds("onset"), table.seconds("duration")
+    times = [""] * hypnogram.n_epochs
+    for row in rows.rows:
+        if not _is_filled(cells[row]):
+            continue
+        if not is_time(cells[row]):
+            raise table.cell_error(
+                row, TIME, "ISO 8601 such as 2026-03-02T09:14:07+01:00, or n/a", cells[row]
+            )
+        here = range(hypnogram.n_epochs)[_epochs_of(onsets[row], durations[row], raw, hypnogram)]
+        times[here.start : here.stop] = [cells[row]] * len(here)
+    return tuple(times) if any(times) else ()
+
+
+def _epochs_of(onset: float, duration: float, raw: RawHypnogram, hypnogram: Hypnogram) -> slice:
+    first = (onset - raw.offset_seconds) / hypnogram.epoch_seconds
+    last = first + duration / hypnogram.epoch_seconds
+    return slice(max(int(first + TOLERANCE), 0), max(int(last + TOLERANCE), 0))
 
 
 def read_one_scoring(path: Path, options: FileOptions) -> RawNight:
@@ -297,8 +321,10 @@ def write_scorings(
     """
     check_annotators(scorings)
     rows = sorted((row for scoring in scorings for row in _rows_of(scoring)), key=lambda row: float(row[0]))
+    columns = (*COLUMNS, TIME) if any(scoring.times for scoring in scorings) else COLUMNS
     table = io.StringIO()
-    csv.writer(table, delimiter="\t", lineterminator="\n").writerows((COLUMNS, *rows))  # quotes a quote
+    lines = (cells[: len(columns)] for cells in (columns, *rows))
+    csv.writer(table, delimiter="\t", lineterminator="\n").writerows(lines)  # quotes a quote
     sidecar = _sidecar(scorings) | {OWN_KEY: _record(scorings, meant, night)}
     files = {path: table.getvalue(), path.with_suffix(".json"): _json(sidecar)}
     notes = [] if path.name.endswith(ENDING) else [f"BIDS expects names that end with {ENDING}"]
@@ -311,7 +337,7 @@ def write_scorings(
 
 
 def _rows_of(scoring: Scoring) -> Iterable[tuple[str, ...]]:
-    """Return the rows of one scoring, one for each epoch."""
+    """Return the rows of one scoring, one for each epoch; the last cell is of the column `TIME`."""
     hypnogram = scoring.hypnogram
     night = Outgoing(hypnogram)
     words = stage_words(night, WORDS, "BIDS", unscored=MISSING)
@@ -325,10 +351,12 @@ def _rows_of(scoring: Scoring) -> Iterable[tuple[str, ...]]:
     sure = [MISSING] * hypnogram.n_epochs
     if scoring.confidence is not None:
         sure = [MISSING if value != value else f"{value:.6g}" for value in scoring.confidence.tolist()]
-    for onset, word, label, value in zip(night.onsets, words, hypnogram.stages.tolist(), sure, strict=True):
+    times = scoring.times or ("",) * hypnogram.n_epochs
+    columns = (night.onsets, words, hypnogram.stages.tolist(), sure, times)
+    for onset, word, label, value, time in zip(*columns, strict=True):
         kind = UNSCORED if word == MISSING else STAGED
         label = MISSING if word == MISSING else label
-        yield (number(onset), lasting, kind, word, label, *map(plain_text, who), value)
+        yield (number(onset), lasting, kind, word, label, *map(plain_text, who), value, time or MISSING)
 
 
 def _sidecar(scorings: Sequence[Scoring]) -> dict[str, Any]:
@@ -387,6 +415,10 @@ def _sidecar(scorings: Sequence[Scoring]) -> dict[str, Any]:
             "HED": "Probability/#",
         },
     }
+    if any(scoring.times for scoring in scorings):
+        columns[TIME] = {
+            "Description": "When the annotator decided on the stage, in ISO 8601; n/a if not known"
+        }
     return columns
 
 

@@ -1,5 +1,6 @@
 // The top bar, the banners below it and the one dialog.
 
+import { disputeText } from "./adjudication.js";
 import { get, post, ServerGone } from "./server.js";
 import { keysOf } from "./keys.js";
 import { secondScorerText } from "./sheets.js";
@@ -28,7 +29,7 @@ export class Bar {
   async load() {
     const answer = await get("/api/nights");
     Object.assign(this, { nights: answer.nights, profiles: answer.profiles });
-    byId("scorer").textContent = answer.scorer ? `Scorer ${answer.scorer}` : "";
+    byId("scorer").textContent = answer.scorer ? `${answer.adjudicates ? "Adjudicator" : "Scorer"} ${answer.scorer}` : "";
     const options = this.nights.map((night) => make("option", { value: night.index, disabled: night.error !== null,
       textContent: night.error === null ? night.name : `${night.name} (cannot be read)` }));
     byId("night").replaceChildren(...options);
@@ -71,7 +72,7 @@ export class Bar {
     byId("undo").disabled = !night.can_undo && !night.pending.length;
     byId("redo").disabled = !night.can_redo;
     byId("reveal").hidden = !night.blind;
-    byId("blind").hidden = night.blind || night.scored > 0;
+    byId("blind").hidden = night.blind || night.scored > 0 || Boolean(night.opinions);
     document.body.classList.toggle("is-blind", night.blind);
   }
 
@@ -177,6 +178,7 @@ export class Bar {
   finishDialog() {
     const { night } = this.desk;
     const lines = [night.saved?.file ? `Your work is saved in ${night.saved.file}.` : "Nothing was changed."];
+    if (night.opinions) lines.push(disputeText(night));
     if (night.second_scorer) lines.push(secondScorerText(night.second_scorer));
     lines.push("Finishing ends the server; start stageguard review again to go on.");
     const finish = pushButton("Finish", () => this.finish(), { type: "submit", className: "main" });

@@ -1,5 +1,6 @@
 // The scorer's desk: the current night, epoch, stretch and window, and the scorer's commands.
 
+import { isDisputed, nextDisputed, opinionsAt, takeOpinion } from "./adjudication.js";
 import { Night } from "./night.js";
 import { agreementText } from "./sheets.js";
 import { ActionQueue, get, ServerGone } from "./server.js";
@@ -89,7 +90,7 @@ export class Desk {
 
   /** Fetch what is worth a look. This takes the server longest, so it waits until the scorer pauses. */
   async askQueue(night) {
-    if (night.blind || this.gone) return;
+    if ((night.blind && !night.opinions) || this.gone) return;
     try {
       const queue = await get(`/api/nights/${night.index}/queue`);
       if (queue.revision !== night.revision || this.actions.busy) return; // outdated: fetched again after the next answer
@@ -201,7 +202,8 @@ export class Desk {
   inQueueOrder() {
     const { night } = this;
     const ticked = new Set(night.pending.filter((action) => action.do === "agree").map((action) => action.first));
-    const entries = (night.queue?.epochs || []).filter((entry) => !ticked.has(entry.first));
+    let entries = (night.queue?.epochs || []).filter((entry) => !ticked.has(entry.first));
+    if (night.opinions) entries = entries.filter(({ first, last }) => night.pins.subarray(first, last + 1).includes(-1));
     return this.order === "time" ? entries.sort((a, b) => a.epoch - b.epoch) : entries;
   }
 
@@ -210,7 +212,7 @@ export class Desk {
     if (!entries.length) return this.night.nextUnscored(this.cursor, step);
     const here = entries.findIndex((entry) => entry.first <= this.cursor && this.cursor <= entry.last);
     if (here >= 0) return entries[here + step]?.epoch ?? null;
-    if (this.order === "gain") return entries[0].epoch;
+    if (this.order === "gain" && !this.night.opinions) return entries[0].epoch;
     const later = entries.filter((entry) => (entry.epoch - this.cursor) * step > 0);
     return (step > 0 ? later[0] : later[later.length - 1])?.epoch ?? null;
   }
@@ -243,7 +245,13 @@ export class Desk {
     const [first, last] = this.selected;
     this.act({ do: "set", first, last, stage, why: this.panel.takeReason() });
     this.anchor = null;
-    if (this.night.blind || this.layout.wide) this.moveTo(last + 1); // one key per epoch
+    if (this.night.opinions) this.moveTo(nextDisputed(this.night, last, 1) ?? last);
+    else if (this.night.blind || this.layout.wide) this.moveTo(last + 1); // one key per epoch
+  }
+
+  /** Take the first or second scorer's stages, where two scorers are adjudicated. */
+  take(which) {
+    takeOpinion(this, which);
   }
 
   clear() {
@@ -258,6 +266,10 @@ export class Desk {
   /** Agree with the stages as they are seen here: they then stay, whatever is decided elsewhere. */
   agree() {
     const { night } = this;
+    if (night.opinions) {
+      this.bar.notice("Take one scorer’s stage, or set another.");
+      return;
+    }
     const entry = this.anchor === null ? night.queuedAt(this.cursor) : null;
     const next = entry ? this.nextInQueue(1) : null;
     const [first, last] = entry ? [entry.first, entry.last] : this.selected;
@@ -311,13 +323,15 @@ export class Desk {
     const [first, last] = this.selected;
     const words = [`Epoch ${cursor + 1} of ${night.epochs}`, timeAt(night, cursor)];
     if (this.anchor !== null) words.unshift(`Selected ${count(last - first + 1, "epoch")}, ${first + 1} to ${last + 1}`);
-    if (night.blind) words.push(`you ${night.stageName(night.pins[cursor])}`);
-    else {
+    words.push(...opinionsAt(night, cursor).map(([who, stage]) => `${who} ${night.stageName(stage)}`));
+    if (night.opinions) words.push(isDisputed(night, cursor) ? `you ${night.stageName(night.pins[cursor])}` : "settled");
+    else if (night.blind) words.push(`you ${night.stageName(night.pins[cursor])}`);
+    if (!night.blind) {
       words.push(`guard ${night.stageName(night.shown[cursor])}`, `stager ${night.stageName(night.stager?.[cursor])}`);
       if (night.expert) words.push(`expert ${night.stageName(night.expert[cursor])}`);
       const share = night.share(night.posterior, cursor, night.shown[cursor]);
       if (share !== null) words.push(`posterior ${percent(share)}`);
-      if (night.pins[cursor] >= 0) words.push(night.isAgreed(cursor) ? "agreed by you" : "set by you");
+      if (night.pins[cursor] >= 0 && !night.opinions) words.push(night.isAgreed(cursor) ? "agreed by you" : "set by you");
     }
     return words.join(", ");
   }

@@ -25,7 +25,8 @@ export function lanesOf(night, { cells }) {
   const lanes = [];
   const add = (kind, title, values, height, more = {}) => values && lanes.push({ kind, title, values, height, ...more });
   if (!night.blind) add("stages", "Stager", night.stager, rows);
-  add("stages", night.blind ? "You" : "Guard", night.shown, rows, { own: true });
+  for (const { scorer, stages } of night.opinions || []) add("stages", shortened(scorer, 9), stages, rows);
+  add("stages", night.opinions ? "Consensus" : night.blind ? "You" : "Guard", night.opinions ? night.pins : night.shown, rows, { own: true });
   add("stages", "Expert", night.expert, rows);
   add("shares", "Stager’s", night.probabilities, shares, { about: "probabilities" });
   add("shares", "Posterior", night.posterior, shares);
@@ -192,6 +193,7 @@ function forColumns(span, paint) {
 
 /** Underline the guard's changes; mark what the scorer set with a notch above, and agreed with by a stroke. */
 function paintOwnMarks(ctx, night, lane, span, theme) {
+  if (night.opinions) return; // the lane is the consensus, not the guard's
   ctx.fillStyle = theme.accent;
   const below = lane.y + lane.height;
   for (const change of night.changes) {

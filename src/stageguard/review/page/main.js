@@ -33,7 +33,8 @@ class Controls {
     this.agree = withKey("Agree", "↵", () => desk.agree(), "Agree with the epoch");
     this.clear = withKey("Take back", "⌫", () => desk.clear(), "Take back what you set here");
     this.explain = withKey("Explain", "e", () => desk.explain(), "Explain the epoch");
-    byId("verdicts").append(this.agree, this.clear, this.stretch, this.explain);
+    this.takes = ["9", "0"].map((key, which) => withKey("Take", key, () => desk.take(which), "Take one scorer’s stages"));
+    byId("verdicts").append(...this.takes, this.agree, this.clear, this.stretch, this.explain);
     byId("closer").onclick = () => desk.zoom(-1);
     byId("wider").onclick = () => desk.zoom(1);
     byId("go").addEventListener("keydown", (event) => {
@@ -59,19 +60,29 @@ class Controls {
       const swatch = make("span", { className: "swatch" });
       swatch.style.background = colours[index];
       return make("li", {}, swatch, stage.full || stage.name);
-    }), ...(desk.night.blind ? [] : [make("li", {}, make("span", { className: "swatch changed" }), "changed by the guard"),
+    }), ...(desk.night.blind || desk.night.opinions ? [] : [make("li", {}, make("span", { className: "swatch changed" }), "changed by the guard"),
       make("li", {}, make("span", { className: "swatch set" }), "set by you"),
       make("li", {}, make("span", { className: "swatch agreed" }), "agreed by you")]));
-    this.agree.hidden = desk.night.blind;
+    this.takes.forEach((button, which) => nameTake(button, desk.night.opinions?.[which]));
+    this.agree.hidden = desk.night.blind || Boolean(desk.night.opinions);
     this.explain.hidden = desk.night.blind;
   }
 
   move() {
     this.stretch.setAttribute("aria-pressed", String(this.desk.anchor !== null));
     const { pins, blind, shown } = this.desk.night;
-    const current = blind ? pins[this.desk.cursor] : shown[this.desk.cursor];
+    const current = (blind || this.desk.night.opinions ? pins : shown)[this.desk.cursor];
     [...byId("stage-buttons").children].forEach((button, index) => button.classList.toggle("current", index === current));
   }
+}
+
+/** Name the button that takes a scorer's stages; without an opinion it is not shown. */
+function nameTake(button, opinion) {
+  button.hidden = !opinion;
+  if (!opinion) return;
+  button.firstChild.textContent = `${opinion.scorer} `;
+  button.setAttribute("aria-label", `Take the stages of ${opinion.scorer}`);
+  button.title = `Set the stretch as ${opinion.scorer} scored it`;
 }
 
 function withKey(text, key, run, label) {

@@ -25,7 +25,7 @@ export class Moved {
 
   refresh() {
     const { night } = this.desk;
-    if (night.blind || !night.guard) this.seen = null;
+    if (night.blind || night.opinions || !night.guard) this.seen = null;
     else this.seen ??= night.guard.slice();
     const stretches = this.seen ? stretchesOf(night, this.seen) : [];
     const epochs = stretches.reduce((sum, { first, last }) => sum + last - first + 1, 0);

@@ -26,6 +26,9 @@ export class Night {
       if (!(name in ARRAYS)) this[name] = value;
       else this[name] = value === null ? null : new ARRAYS[name](bytesOf(value).buffer);
     }
+    if (state.opinions) {
+      this.opinions = state.opinions.map((one) => ({ ...one, stages: new Int8Array(bytesOf(one.stages).buffer) }));
+    }
     this.seconds = this.epoch_seconds;
     const clock = secondsOfDay(this.start);
     this.hasClock = clock !== null;

@@ -2,6 +2,7 @@
 
 import { get, ServerGone } from "./server.js";
 import { byId, make, paragraph, percent, whenText } from "./words.js";
+import { opinionsAt } from "./adjudication.js";
 import { themeOf } from "./lanes.js";
 
 export class EpochPanel {
@@ -56,9 +57,10 @@ export class EpochPanel {
     const text = this.desk.line;
     if (line.textContent !== text) line.textContent = text;
     byId("epoch-title").textContent = `Epoch ${cursor + 1}`;
-    const facts = night.blind ? [["You", night.pins[cursor]]]
+    const facts = night.blind ? []
       : [["Guard", night.shown[cursor]], ["Stager", night.stager?.[cursor]], ["Expert", night.expert?.[cursor] ?? null]];
-    if (!night.blind && night.pins[cursor] >= 0) facts.unshift(["You", night.pins[cursor]]);
+    if (night.opinions) facts.unshift(...opinionsAt(night, cursor), ["Consensus", night.pins[cursor]]);
+    else if (night.blind || night.pins[cursor] >= 0) facts.unshift(["You", night.pins[cursor]]);
     this.facts.replaceChildren(...facts.filter(([, stage]) => stage !== null).flatMap(([who, stage]) => [
       make("dt", { textContent: who }), make("dd", { textContent: night.stageName(stage) })]));
     this.bars.forEach((bar, stage) => {

@@ -1,5 +1,6 @@
 // The lower part of the side panel: the queue, statistics and indicators with their bands, facts of the night.
 
+import { agreementSheet, disputeHeading, disputeText } from "./adjudication.js";
 import { byId, count, make, numberText, option, paragraph, pushButton, timeAt } from "./words.js";
 
 const LISTED = 100; // entries of the queue to show
@@ -19,6 +20,8 @@ const TABS = [
   { id: "statistics", title: "Statistics", fill: (desk) => bandSheet(desk.night.statistics, desk),
     needs: ({ night }) => [night.statistics] },
   { id: "indicators", title: "Indicators", fill: indicatorSheet, needs: ({ night }) => [night.indicators] },
+  { id: "agreement", title: "Agreement", fill: agreementSheet, needs: ({ night }) => [night.comparisons],
+    isShown: ({ night }) => Boolean(night?.opinions) },
   { id: "facts", title: "Night", fill: factSheet, needs: ({ night }) => [night.revision, night.changes, night.agreement] },
 ];
 
@@ -44,6 +47,7 @@ export class Sheets {
     TABS.forEach((tab, index) => {
       this.tabs[index].setAttribute("aria-selected", String(tab.id === id));
       this.tabs[index].tabIndex = tab.id === id ? 0 : -1;
+      this.tabs[index].hidden = !(tab.isShown?.(this.desk) ?? true);
       this.sheets[index].hidden = tab.id !== id;
     });
     this.desk.draw(true);
@@ -53,9 +57,14 @@ export class Sheets {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!by) return;
     event.preventDefault();
-    const next = (index + by + TABS.length) % TABS.length;
+    let next = index;
+    do next = (next + by + TABS.length) % TABS.length; while (this.tabs[next].hidden);
     this.show(TABS[next].id);
     this.tabs[next].focus();
+  }
+
+  open() {
+    this.show(this.shown === "agreement" && !this.desk.night.opinions ? "queue" : this.shown);
   }
 
   refresh() {
@@ -85,10 +94,11 @@ export class Sheets {
 
 function queueSheet(desk) {
   const { night } = desk;
-  if (night.blind) return blindSheet(night);
+  if (night.blind && !night.opinions) return blindSheet(night);
   const { queue } = night;
   if (!queue) return [paragraph("There is no queue for this night.")];
   const entries = desk.inQueueOrder();
+  if (night.opinions) return [...disputeHeading(night), queueList(desk, entries)];
   const total = queue.left + queue.done;
   const progress = make("progress", { max: Math.max(total, 1), value: queue.done });
   progress.setAttribute("aria-label", "Looked at");
@@ -100,10 +110,14 @@ function queueSheet(desk) {
   return [
     make("p", {}, make("strong", { textContent: `${queue.done} of ${total}` }), " looked at"), progress, errors,
     make("label", { className: "order" }, "Order ", orderSelect(desk)),
-    make("ol", { className: "queue" }, ...entries.slice(0, LISTED).map((entry) => queueRow(desk, entry))),
+    queueList(desk, entries),
     entries.length > LISTED ? paragraph(`and ${entries.length - LISTED} more`, "quiet") : null,
     entries.length || !expects ? null : paragraph("Nothing left that is worth a look."),
   ].filter(Boolean);
+}
+
+function queueList(desk, entries) {
+  return make("ol", { className: "queue" }, ...entries.slice(0, LISTED).map((entry) => queueRow(desk, entry)));
 }
 
 function orderSelect(desk) {
@@ -202,7 +216,9 @@ function factSheet(desk) {
   if (!night.hasClock) lines.push("No time of day is known: times count from the first epoch.");
   if (!night.blind) lines.push(count(night.changes.length, "stretch", "stretches") + " changed by the guard");
   const agreed = night.pins.reduce((sum, _, epoch) => sum + night.isAgreed(epoch), 0);
-  lines.push(`${count(night.scored - agreed, "epoch")} set by you, ${agreed} agreed with`, night.settings?.why);
+  if (night.opinions) lines.push(disputeText(night));
+  else lines.push(`${count(night.scored - agreed, "epoch")} set by you, ${agreed} agreed with`);
+  lines.push(night.settings?.why);
   lines.push(...(night.early_rem || []), ...(night.settings?.assumed || []));
   lines.push(agreementText(night));
   const second = night.second_scorer;
@@ -228,5 +244,5 @@ export function agreementText(night) {
   const known = Object.entries(kappas).filter(([, kappa]) => kappa !== null);
   if (!known.length) return "";
   const each = known.map(([who, kappa]) => `${kappa.toFixed(2)} with the ${who}`);
-  return `Cohen’s kappa of your blind scoring: ${each.join(", ")}.`;
+  return `Cohen’s kappa of ${night.opinions ? "the consensus" : "your blind scoring"}: ${each.join(", ")}.`;
 }
