@@ -393,8 +393,8 @@ def test_signals_of_the_epoch(scorer, tmp_path):
         before = page.evaluate(DRAWN)
         scorer.press("[")
         assert page.evaluate(DRAWN) != before  # another scale
-        page.get_by_text("Channels", exact=True).click()
-        page.get_by_role("checkbox", name="EMG chin").uncheck()
+        page.get_by_text("Edit montage").click()
+        page.get_by_role("button", name="Remove EMG chin").click()
         page.wait_for_selector('#traces[aria-label$=": EEG C4-M1"]')
 
 

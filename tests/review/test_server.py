@@ -8,6 +8,7 @@ import json
 import socket
 import time
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
 import numpy as np
@@ -344,13 +345,32 @@ def test_no_other_file_and_no_other_night_is_served(running, path):
 
 
 def test_signals_of_some_epochs_and_the_spectrogram_of_all(client):
-    answer = client.get("/api/nights/0/signals?first=78&count=8").json()
+    sent = client.get("/api/nights/0/signals?first=78&count=8").content
+    length = int.from_bytes(sent[:4], "little")
+    answer = json.loads(sent[4 : 4 + length])
     assert [each["name"] for each in answer["channels"]] == ["EEG C4-M1", "EOG E1-M2"]
-    assert len(array(answer["channels"][0]["values"], "<f4")) == 2 * 30 * 16  # no epoch beyond the last
+    samples = [each["samples"] for each in answer["channels"]]
+    assert samples == [2 * 30 * 16] * 2  # no epoch beyond the last
+    assert len(sent) == 4 + length + 4 * sum(samples)
     assert answer["seconds"] == [78 * 30.0, 80 * 30.0]
     picture = client.get("/api/nights/0/spectrogram?channel=EOG%20E1-M2").json()
     assert len(array(picture["values"], np.uint8)) == picture["columns"] * picture["rows"]
     assert (picture["columns"], picture["hz"], picture["channel"]) == (80, [0.5, 30.0], "EOG E1-M2")
+
+
+LANES_REFUSED = (
+    "",
+    "C4",
+    "[]",
+    "[" * 5000,
+    '{"plus": "none"}',
+    '{"plus": "EEG C4-M1", "minus": "EEG C4-M1"}',
+    '{"plus": "EEG C4-M1", "high_pass_hz": "x"}',
+    '{"plus": "EEG C4-M1", "high_pass_hz": NaN}',
+    '{"plus": "EEG C4-M1", "high_pass_hz": 30, "low_pass_hz": 5}',
+    '{"plus": "EEG C4-M1", "colour": "red"}',
+    '{"plus": "EEG C4-M1", "other": 1}',
+)
 
 
 @pytest.mark.parametrize(
@@ -364,15 +384,31 @@ def test_signals_of_some_epochs_and_the_spectrogram_of_all(client):
             "count=1",
             "first=0",
         ),
-        *("first=0&count=1&channels=none", "first=0&count=1&montage=none", "first=0&first=1&count=1"),
-        *("first=0&count=1&low=x", "first=0&count=1&low=nan", "first=0&count=1&low=30&high=5"),
-        "first=0&count=1" + "&channels=EOG%20E1-M2" * 33,
+        *("first=0&first=1&count=1", "first=0&count=1&columns=0", "first=0&count=1&columns=99999"),
+        *("first=0&count=1&lane=" + quote(lane) for lane in LANES_REFUSED),
+        "first=0&count=1" + "&lane=%7B%22plus%22:%22EOG%20E1-M2%22%7D" * 33,
     ],
 )
 def test_signals_that_are_not_there_are_one_line(client, query):
     answer = client.get(f"/api/nights/0/signals?{query}")
     assert answer.status_code == 400
     assert answer.json().keys() == {"error"}
+
+
+def test_montages_are_saved_beside_the_review(client, folder):
+    told = client.get("/api/nights/0/montages").json()
+    assert [each["name"] for each in told["channels"]] == ["EEG C4-M1", "EOG E1-M2"]
+    assert [each["name"] for each in told["own"]] == ["Sleep", "All channels"]
+    assert told["laboratory"]["montage"] == []
+    lane = {"plus": "EEG C4-M1", "minus": "EOG E1-M2", "notch_hz": 50, "colour": "#aa0000"}
+    saved = {"montage": [{"name": "Ours", "channels": [lane]}], "view": {"negative_up": False}}
+    answer = client.post("/api/nights/0/montages", json=saved)
+    assert (answer.status_code, answer.json()) == (200, {"file": str(folder / "montage.toml")})
+    assert client.get("/api/nights/0/montages").json()["laboratory"]["montage"] == saved["montage"]
+    before = (folder / "montage.toml").read_bytes()
+    refused = client.post("/api/nights/0/montages", json={"montage": [{"name": "", "channels": [lane]}]})
+    assert (refused.status_code, refused.json().keys()) == (400, {"error"})
+    assert (folder / "montage.toml").read_bytes() == before
 
 
 def test_every_format_on_offer_is_exported_and_any_other_says_why_not(client, folder):

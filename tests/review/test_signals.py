@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import base64
+import json
 from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import signal as scipy_signal
 
 import stageguard as sg
 from messages import naming
 from recording_files import START, Channel, channel, write_edf
-from stageguard.base.errors import FileFormatError
-from stageguard.review.signals import Filters, RecordingSignals
+from stageguard.base.errors import FileFormatError, InputError
+from stageguard.review.montage import Filters, Lane
+from stageguard.review.signals import RecordingSignals, lowest_and_highest
 
 N_EPOCHS = 20
 SECONDS = N_EPOCHS * 30
 RATE = 64
+UNFILTERED = Filters()
 
 
 def night(n_epochs=N_EPOCHS, **described):
     return sg.Hypnogram(np.zeros(n_epochs, dtype=int), "aasm5", 30.0, **described)
 
 
-def values_of(window, name):
-    found = next(each for each in window["channels"] if each["name"] == name)
-    return np.frombuffer(base64.b64decode(found["values"]), "<f4")
+def shown(signals, first, count, name="EEG C4-M1", filters=UNFILTERED):
+    """The window of one channel."""
+    lane = Lane(name, None, None, filters.low, filters.high, filters.notch)
+    (channel,) = signals.window(first, count, [lane]).channels
+    return channel
+
+
+def values_of(signals, first, count, name="EEG C4-M1", filters=UNFILTERED):
+    return shown(signals, first, count, name, filters).values
 
 
 def sine(label, hertz, seconds=SECONDS):
@@ -37,9 +48,8 @@ def sine(label, hertz, seconds=SECONDS):
 def test_a_window_holds_the_samples_of_its_epochs(tmp_path):
     eeg = channel("EEG C4-M1", SECONDS, RATE)
     signals = RecordingSignals(write_edf(tmp_path / "a.edf", [eeg]), night())
-    window = signals.window(3, 2, [], "", Filters())
     expected = eeg.values[3 * 30 * RATE : 5 * 30 * RATE]
-    np.testing.assert_allclose(values_of(window, "EEG C4-M1"), expected, rtol=1e-6)
+    np.testing.assert_allclose(values_of(signals, 3, 2), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +66,7 @@ def test_a_filtered_window_is_that_of_the_whole_channel_filtered(tmp_path, filte
             )
     if filters.notch is not None:
         whole = scipy_signal.filtfilt(*scipy_signal.iirnotch(filters.notch, 30.0, fs=RATE), whole)
-    got = values_of(signals.window(8, 2, [], "", filters), "EEG C4-M1")
+    got = values_of(signals, 8, 2, filters=filters)
     expected = whole[8 * 30 * RATE : 10 * 30 * RATE]
     if filters.low is None:
         got, expected = got - got.mean(), expected - expected.mean()
@@ -73,36 +83,32 @@ def test_the_scale_of_a_channel_is_that_of_the_whole_night(tmp_path):
     flat = Channel("EEG C4-M1", np.zeros(SECONDS * RATE, dtype="<i2"), RATE)
     signals = RecordingSignals(write_edf(tmp_path / "a.edf", [emg, flat]), night())
     unit = emg.values.max() / noise.max()  # physical units in one step
-    shown = {}
-    for first in (0, 13):
-        window = signals.window(first, 1, ["EMG chin", "EEG C4-M1"], "", Filters())
-        shown[first] = {each["name"]: (each["scale"], each["middle"]) for each in window["channels"]}
-    assert shown[0] == shown[13]
-    scale, middle = shown[0]["EMG chin"]
+    assert shown(signals, 0, 1, "EMG chin").scale == shown(signals, 13, 1, "EMG chin").scale
+    middle, scale = shown(signals, 0, 1, "EMG chin").scale
     assert 190 * unit < scale < 210 * unit
     assert abs(middle) < 5 * unit
-    assert shown[0]["EEG C4-M1"][0] > 0  # a flat channel can be drawn
+    assert shown(signals, 0, 1).scale.scale > 0  # a flat channel can be drawn
 
 
 def test_a_channel_that_is_no_voltage_is_drawn_around_its_median(tmp_path):
     oxygen = Channel("SaO2", np.full(SECONDS, 960, dtype="<i2"), 1, unit="%")
     signals = RecordingSignals(write_edf(tmp_path / "a.edf", [sine("EEG C4-M1", 5), oxygen]), night())
-    (told,) = signals.window(0, 1, ["SaO2"], "", Filters())["channels"]
-    assert told["middle"] == pytest.approx(oxygen.values[0], rel=1e-6)
+    assert shown(signals, 0, 1, "SaO2").scale.middle == pytest.approx(oxygen.values[0], rel=1e-6)
 
 
 def test_what_is_no_voltage_is_not_filtered(tmp_path):
     oxygen = channel("SaO2", SECONDS, 1, unit="%")
     signals = RecordingSignals(write_edf(tmp_path / "a.edf", [sine("EEG C4-M1", 5), oxygen]), night())
-    got = values_of(signals.window(0, 20, ["SaO2"], "", Filters(0.5, 20.0)), "SaO2")
+    got = values_of(signals, 0, 20, "SaO2", Filters(0.5, 20.0))
     np.testing.assert_allclose(got, oxygen.values, rtol=1e-6)
 
 
 def test_electrodes_recorded_apart_are_shown_against_the_other_mastoid(tmp_path):
     parts = [channel(name, SECONDS, RATE) for name in ("EEG C4", "M1", "M2")]
     signals = RecordingSignals(write_edf(tmp_path / "a.edf", parts), night())
-    assert signals.montages["Sleep"] == ["EEG C4-M1"]
-    got = values_of(signals.window(0, 1, [], "", Filters()), "EEG C4-M1")
+    (lane,) = signals.montages[0].channels
+    assert (lane.plus, lane.minus, lane.name) == ("EEG C4", "M1", "EEG C4-M1")
+    got = signals.window(0, 1, [Lane("EEG C4", "M1")]).channels[0].values
     expected = (parts[0].values - parts[1].values)[: 30 * RATE]
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-3)
 
@@ -122,19 +128,17 @@ def test_a_recording_that_begins_earlier_is_laid_under_the_night_by_its_clock(tm
     eeg = channel("EEG C4-M1", SECONDS + 300, RATE)
     path = write_edf(tmp_path / "a.edf", [eeg])
     later = night(start=START + timedelta(seconds=90))
-    got = values_of(RecordingSignals(path, later).window(0, 1, [], "", Filters()), "EEG C4-M1")
+    got = values_of(RecordingSignals(path, later), 0, 1)
     np.testing.assert_allclose(got, eeg.values[90 * RATE : 120 * RATE], rtol=1e-6)
     moved = RecordingSignals(
         write_edf(tmp_path / "b.edf", [channel("EEG C4-M1", SECONDS + 45, RATE)]), night(offset_seconds=45.0)
     )
-    assert moved.window(0, 1, [], "", Filters())["seconds"] == [45.0, 75.0]
+    assert moved.window(0, 1, [Lane("EEG C4-M1")]).seconds == (45.0, 75.0)
 
 
 def test_where_the_recording_has_ended_there_is_nothing(tmp_path):
     path = write_edf(tmp_path / "a.edf", [channel("EEG C4-M1", SECONDS - 60, RATE)])
-    got = values_of(
-        RecordingSignals(path, night(start=START)).window(17, 3, [], "", Filters(0.5)), "EEG C4-M1"
-    )
+    got = values_of(RecordingSignals(path, night(start=START)), 17, 3, filters=Filters(0.5))
     assert np.isfinite(got[: 30 * RATE]).all()
     assert np.isnan(got[30 * RATE :]).all()
 
@@ -152,3 +156,84 @@ def test_the_recording_of_another_night_is_refused(tmp_path, seconds, start: dat
     with pytest.raises(FileFormatError, match=naming(*words)) as refused:
         RecordingSignals(path, night(start=start))
     assert str(refused.value).startswith("other.edf: ")
+
+
+@given(st.lists(st.floats(-1e6, 1e6) | st.just(float("nan")), min_size=1, max_size=300), st.integers(1, 300))
+def test_reduced_samples_keep_the_extremes_of_each_column(samples, columns):
+    columns = min(columns, len(samples))
+    low, high = lowest_and_highest(np.array(samples), columns).reshape(-1, 2).T
+    for column, piece in enumerate(
+        np.split(np.array(samples), np.arange(1, columns) * len(samples) // columns)
+    ):
+        present = piece[~np.isnan(piece)]
+        if len(present):
+            assert (low[column], high[column]) == (present.min(), present.max())
+        else:
+            assert np.isnan(low[column]) and np.isnan(high[column])
+
+
+def test_a_long_window_is_reduced_to_what_a_screen_shows(tmp_path):
+    eeg, oxygen = channel("EEG C4-M1", SECONDS, RATE), channel("SaO2", SECONDS, 1, unit="%")
+    signals = RecordingSignals(write_edf(tmp_path / "a.edf", [eeg, oxygen]), night())
+    voltage, slow = signals.window(5, 10, [Lane("EEG C4-M1"), Lane("SaO2")], columns=600).channels
+    piece = eeg.values[5 * 30 * RATE : 15 * 30 * RATE].reshape(600, -1)
+    np.testing.assert_allclose(voltage.values[::2], piece.min(axis=1), rtol=1e-6)
+    np.testing.assert_allclose(voltage.values[1::2], piece.max(axis=1), rtol=1e-6)
+    assert (voltage.rate_hz, voltage.is_reduced) == (4.0, True)
+    assert (slow.rate_hz, slow.is_reduced, len(slow.values)) == (1.0, False, 300)
+
+
+def test_each_channel_has_its_own_filters(tmp_path):
+    tones = [sine("EEG C4-M1", 2.0), sine("EEG O2-M1", 2.0)]
+    signals = RecordingSignals(write_edf(tmp_path / "a.edf", tones), night())
+    low, kept = Lane("EEG C4-M1", high_pass_hz=8.0), Lane("EEG O2-M1", low_pass_hz=20.0)
+    removed, same = (each.values for each in signals.window(4, 1, [low, kept]).channels)
+    assert np.abs(removed).max() < 0.05 * np.abs(same).max()
+    np.testing.assert_allclose(same, tones[1].values[4 * 30 * RATE : 5 * 30 * RATE], atol=2.0)
+
+
+@pytest.mark.parametrize(
+    ("lane", "words"),
+    [
+        (Lane("EEG C4", "SaO2"), ("cannot be subtracted", "rate")),
+        (Lane("EEG C4", "Resp"), ("cannot be subtracted", "unit")),
+        (Lane("EEG C4", "EEG X"), ("there is no channel", "EEG X")),
+    ],
+)
+def test_channels_that_are_not_alike_have_no_difference(tmp_path, lane, words):
+    parts = [
+        channel("EEG C4", SECONDS, RATE),
+        channel("SaO2", SECONDS, 1, unit="%"),
+        channel("Resp", SECONDS, RATE, unit="mmHg"),
+    ]
+    signals = RecordingSignals(write_edf(tmp_path / "a.edf", parts), night())
+    with pytest.raises(InputError, match=naming(*words)):
+        signals.window(0, 1, [lane])
+
+
+def test_bytes_of_a_window_are_its_description_and_its_samples(tmp_path):
+    eeg, emg = channel("EEG C4-M1", SECONDS, RATE), channel("EMG chin", SECONDS, 2 * RATE)
+    signals = RecordingSignals(write_edf(tmp_path / "a.edf", [eeg, emg]), night())
+    window = signals.window(2, 1, [Lane("EEG C4-M1"), Lane("EMG chin")])
+    sent = window.to_bytes()
+    length = int.from_bytes(sent[:4], "little")
+    described = json.loads(sent[4 : 4 + length])
+    assert length % 4 == 0
+    assert [(each["name"], each["rate"], each["samples"]) for each in described["channels"]] == [
+        ("EEG C4-M1", RATE, 30 * RATE),
+        ("EMG chin", 2 * RATE, 60 * RATE),
+    ]
+    floats = np.frombuffer(sent[4 + length :], "<f4")
+    np.testing.assert_array_equal(floats, np.concatenate([each.values for each in window.channels]))
+
+
+def test_usual_filters_are_those_of_the_kind_of_channel(tmp_path):
+    parts = [channel(name, SECONDS, 256) for name in ("EEG C4-M1", "EOG E1-M2", "EMG chin", "ECG")]
+    signals = RecordingSignals(write_edf(tmp_path / "a.edf", parts), night())
+    found = {lane.plus: (lane.high_pass_hz, lane.low_pass_hz) for lane in signals.montages[0].channels}
+    assert found == {
+        "EEG C4-M1": (0.3, 35.0),
+        "EOG E1-M2": (0.3, 35.0),
+        "EMG chin": (10.0, 100.0),
+        "ECG": (0.3, 70.0),
+    }

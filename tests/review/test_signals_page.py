@@ -13,6 +13,7 @@ import pytest
 from browser import violations
 from recording_files import Channel, write_edf
 from reviewing import Scorer, served, write_probabilities
+from stageguard.review.montage import Laboratory, Lane, Montage, MontageFile, read_montages
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -181,6 +182,67 @@ def test_units_are_written_as_people_write_them(scorer, night):
         page = open_signals(scorer, server.url)
         page.get_by_role("button", name="Whole night").click()
         assert "µV" in page.inner_text("body") and "uV" not in page.inner_text("body")
+
+
+def test_a_montage_is_edited_saved_and_shown_again(scorer, night, tmp_path):
+    with served(**night) as server:
+        page = open_signals(scorer, server.url)
+        page.get_by_text("Edit montage").click()
+        page.get_by_label("EEG F4-M1 minus").select_option("EEG C4-M1")
+        page.wait_for_selector("#traces[aria-label^='Signals of epoch 1: EEG F4-M1-EEG C4-M1, EEG F3-M2']")
+        page.get_by_role("button", name="EEG F4-M1-EEG C4-M1 down").click()
+        page.wait_for_selector("#traces[aria-label^='Signals of epoch 1: EEG F3-M2, EEG F4-M1-EEG C4-M1']")
+        page.get_by_role("button", name="Remove ECG").click()
+        page.get_by_label("Notch of all channels").select_option("50")
+        page.get_by_label("High-pass of EEG F3-M2").select_option("1")
+        page.get_by_label("Scale of EEG F3-M2").select_option("200")
+        page.get_by_label("Colour of EEG F3-M2").fill("#aa2200")
+        page.select_option("#polarity", "positive")
+        page.fill("#montage-name", "Ours")
+        page.click("#montage-save")
+        page.wait_for_selector("#montage-saved:has-text('Saved in')")
+        assert violations(page) == []
+        saved = read_montages(tmp_path / "montage.toml")
+        first, second, *_ = saved.montage[0].channels
+        assert (saved.montage[0].name, len(saved.montage[0].channels)) == ("Ours", 7)
+        assert (first.plus, first.high_pass_hz, first.notch_hz, first.scale_uv, first.colour) == (
+            *("EEG F3-M2", 1.0, 50.0, 200.0),
+            "#aa2200",
+        )
+        assert (second.plus, second.minus, second.high_pass_hz) == ("EEG F4-M1", "EEG C4-M1", 0.3)
+        assert not saved.view.negative_up
+        page.reload()
+        page.wait_for_selector("#traces[aria-label^='Signals of epoch 1: EEG F3-M2, EEG F4-M1-EEG C4-M1']")
+        assert (page.input_value("#montage"), page.input_value("#polarity")) == ("Ours", "positive")
+        page.select_option("#montage", "Sleep")
+        page.wait_for_selector("#traces[aria-label$='EMG chin, ECG']")
+
+
+def test_channels_that_were_not_recorded_are_left_out(scorer, night, tmp_path):
+    lanes = (Lane("EEG Z9"), Lane("EOG E1-M2"), Lane("EEG C4-M1", "EEG Z9"))
+    MontageFile(tmp_path / "montage.toml").save(
+        Laboratory((Montage("Old", lanes), Montage("Other", lanes[:1])))
+    )
+    with served(**night) as server:
+        page = scorer.open(server.url).page
+        page.wait_for_selector("#traces[aria-label$=': EOG E1-M2']")
+        assert page.locator("#montage option[value='Other']").is_disabled()
+        page.get_by_text("Edit montage").click()
+        assert page.get_by_text("not recorded").count() == 2
+
+
+def test_the_caliper_finds_the_slow_wave_under_fast_ones(scorer, tmp_path):
+    """0.9 Hz with 75 µV, and on it noise of 3 µV that crosses the mean many times."""
+    at = np.arange(4 * 30 * RATE) / RATE
+    noise = np.random.default_rng(1).normal(0, 30, len(at))
+    wave = Channel("EEG C4-M1", np.round(375 * np.sin(2 * np.pi * 0.9 * at) + noise).astype("<i2"), RATE)
+    night = write_probabilities(tmp_path / "night.csv", STAGES, [[0.9, 0.025, 0.025, 0.025, 0.025]] * 4)
+    with served(night, edf=write_edf(tmp_path / "night.edf", [wave])) as server:
+        page = scorer.open(server.url).page
+        page.wait_for_selector("#traces[aria-label*='EEG C4-M1']")
+        drag(page, 5.0, 15.0, lanes=1)
+        page.wait_for_selector("#measured:has-text('EEG C4-M1')")
+        assert numbers(scorer.text("#measured"))[3] == pytest.approx(0.9, abs=0.02)
 
 
 def drag(page: Page, begin: float, end: float, lane: int = 0, *, view: float = 30.0, lanes: int = 8) -> None:

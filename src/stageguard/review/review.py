@@ -34,6 +34,7 @@ from stageguard.report.summary import measures_of
 from stageguard.review.annotations import ExistingEvents, event_list, existing_events
 from stageguard.review.dispute import CONSENSUS, Comparison, Dispute, comparison_table
 from stageguard.review.journal import REVIEW_SUFFIX, Journal, check_exports, check_head, now, read_journal
+from stageguard.review.montage import FILE_NAME, MontageFile
 from stageguard.review.night import (
     NightUnderReview,
     Relaxation,
@@ -305,9 +306,12 @@ class ReviewSession:
         is_blind: bool = False,
         output: Path | None = None,
         adjudicates: tuple[str, str] | None = None,
+        montage: Path | None = None,
     ) -> None:
         self.requests, self.scorer, self.is_blind = tuple(requests), _checked_name(scorer), is_blind
         self._output, self.adjudicates = output, adjudicates
+        self._montage = None if montage is None else MontageFile(montage, must_exist=True)
+        self._montages: dict[Path, MontageFile] = {}
         self._refuse_shared_journals()
         self._lock = threading.Lock()
         self._reviews: dict[int, Review] = {}
@@ -389,6 +393,16 @@ class ReviewSession:
                 hypnogram = night.hypnogram(night.argmax)
                 self._existing[index] = existing_events(hypnogram, request.edf, request.events)
             return self._existing[index]
+
+    def montage_file(self, index: int) -> MontageFile:
+        """Return the file of the laboratory's montages: the one given, or that beside the night's journal."""
+        if self._montage is not None:
+            return self._montage
+        path = self.journal_path(index).parent / FILE_NAME
+        with self._lock:
+            if path not in self._montages:
+                self._montages[path] = MontageFile(path)
+            return self._montages[path]
 
     def overview(self) -> dict[str, Any]:
         """Return a row per night, and the profiles to choose from."""

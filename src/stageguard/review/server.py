@@ -15,9 +15,11 @@ from typing import Any, Literal
 from stageguard.base.errors import InputError, OutputError, StageGuardError, error_message
 from stageguard.base.extras import library
 from stageguard.base.files import parse_json, read_file
+from stageguard.base.schema import plain_table, read_table
 from stageguard.night.colours import css_variables
 from stageguard.review import wire
 from stageguard.review.access import AccessControl, limited_protocol
+from stageguard.review.montage import Laboratory, Lane
 from stageguard.review.review import (
     ConflictError,
     HiddenError,
@@ -26,7 +28,6 @@ from stageguard.review.review import (
     StaleError,
     UnknownIndexError,
 )
-from stageguard.review.signals import Filters
 from stageguard.runner.stopping import STOPS
 
 Answer = tuple[int, Any]
@@ -61,12 +62,29 @@ class Routes:
         return 200, {"revision": review.now.state.revision, "saved": saved}
 
     def signals(self, index: int, query: Mapping[str, list[str]]) -> Answer:
-        """Return the signals of some epochs."""
-        single = _single_values(query, ("first", "count", "montage", "low", "high", "notch"))
+        """Return the signals of some epochs as bytes; each `lane` is a channel of a montage in JSON."""
+        single = _single_values(query, ("first", "count", "columns"))
         first, count = (_parse_count(single.get(name), name) for name in ("first", "count"))
+        columns = _parse_count(single["columns"], "columns") if "columns" in single else None
         signals = self.session.signals(index)
-        names, montage = query.get("channels", []), single.get("montage", "")
-        return 200, signals.window(first, count, names, montage, Filters.parse(single))
+        lanes = [_parse_lane(text) for text in query.get("lane", [])] or list(signals.montages[0].channels)
+        return 200, signals.window(first, count, lanes, columns).to_bytes()
+
+    def montages(self, index: int) -> Answer:
+        """Return the channels of a night, its own montages and those of the laboratory."""
+        signals, file = self.session.signals(index), self.session.montage_file(index)
+        return 200, {
+            "channels": signals.channels,
+            "own": Laboratory(signals.montages).to_dict()["montage"],
+            "laboratory": file.laboratory.to_dict() | {"view": plain_table(file.laboratory.view)},
+            "file": str(file.path),
+        }
+
+    def save_montages(self, index: int, body: Any) -> Answer:
+        """Save the montages of the laboratory."""
+        file = self.session.montage_file(index)
+        file.save(Laboratory.from_dict(body))
+        return 200, {"file": str(file.path)}
 
     def spectrogram(self, index: int, query: Mapping[str, list[str]]) -> Answer:
         """Return the spectrogram of the night."""
@@ -138,6 +156,14 @@ def _single_values(query: Mapping[str, list[str]], names: Sequence[str]) -> dict
     return {name: query[name][0] for name in names if name in query}
 
 
+def _parse_lane(text: str) -> Lane:
+    try:
+        content = parse_json(text.encode())
+    except (ValueError, RecursionError):
+        raise InputError(f"lane is {text!r:.60}, expected a channel of a montage as a JSON object.") from None
+    return read_table(Lane, content, "lane")
+
+
 def _parse_count(text: str | None, name: str) -> int:
     if text is None or not text.isdecimal() or len(text) > 9:
         raise InputError(f"{name} is {text!r:.40}, expected a whole number.")
@@ -167,15 +193,17 @@ def page_file(name: str) -> tuple[bytes, str] | None:
 
 
 class JsonEndpoints:
-    """Routes as Starlette endpoints: arguments from the path, the query or the body; answers as JSON."""
+    """Routes as Starlette endpoints: arguments from the path, query or body, answers in JSON or bytes."""
 
     def __init__(self) -> None:
         self._responses = library("starlette.responses", WHAT, "review")
         self._concurrency = library("starlette.concurrency", WHAT, "review")
 
     def respond(self, answer: Answer) -> Any:
-        """Return an answer as a JSON response."""
+        """Return an answer as a response: bytes as they are, all else as JSON."""
         status, content = answer
+        if isinstance(content, bytes):
+            return self._responses.Response(content, status, media_type="application/octet-stream")
         text = json.dumps(content, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
         return self._responses.Response(text, status, media_type="application/json")
 
@@ -237,6 +265,8 @@ def make_app(session: ReviewSession, end: Callable[[], None]) -> Any:
             route(night_path + "/queue", to.route(routes.queue)),
             route(night_path + "/revision", to.route(routes.revision)),
             route(night_path + "/signals", to.route(routes.signals, takes="query")),
+            route(night_path + "/montages", to.route(routes.montages)),
+            route(night_path + "/montages", to.route(routes.save_montages, takes="body"), methods=["POST"]),
             route(night_path + "/spectrogram", to.route(routes.spectrogram, takes="query")),
             route(night_path + "/events", to.route(routes.events)),
             route(night_path + "/explain/{epoch:int}", to.route(routes.explain)),

@@ -7,6 +7,7 @@ aligned by their clocks, or by the night's offset if one of them has no clock.
 from __future__ import annotations
 
 import base64
+import json
 import re
 import threading
 from collections.abc import Mapping, Sequence
@@ -29,9 +30,10 @@ from stageguard.formats.recordings.raw import subtract_samples
 from stageguard.formats.recordings.read import begins_after, read_recording
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Recording, Signal
+from stageguard.review.montage import MOST_LANES, Filters, Lane, Montage
 
 MOST_EPOCHS = 64  # in a window
-MOST_CHANNELS = 32
+MOST_COLUMNS = 20_000
 MARGIN_SECONDS = 10.0  # read on either side of a window, so that filters have settled
 ORDER = 2  # of the Butterworth filters, run forwards and backwards
 NOTCH_QUALITY = 30.0
@@ -41,6 +43,7 @@ COLUMNS, LOWEST_HZ, HIGHEST_HZ, ROW_HZ = 2000, 0.5, 30.0, 0.5  # of a spectrogra
 BLOCK_SAMPLES = 2**19  # of a recording, processed at a time
 WINDOWS = 8  # a column of a spectrogram is the mean of at most this many windows
 KEPT_SPECTROGRAMS = 8
+KEPT_SCALES = 512
 # The lane of a channel holds nearly all of the night: of pieces all over the night, its scale is the
 # 95th percentile of each piece's 99th, so that a few movements do not count.
 SCALE_PIECES, SCALE_SECONDS, SCALE_MARGIN_SECONDS = 96, 5.0, 2.0
@@ -53,26 +56,11 @@ DERIVED = {
     **{"F3": ("M2", "A2"), "C3": ("M2", "A2"), "O1": ("M2", "A2"), "E1": ("M2", "A2")},
 }
 FRONT_TO_BACK = "FCPO"  # electrodes of the EEG, as scorers order them
+ALIKE = {"rate_hz": "the rate in Hz", "unit": "the unit", "n_samples": "the number of samples"}
+# High-pass and low-pass in Hz, as the AASM manual recommends for routine recordings.
+USUAL_HERTZ = {"eeg": (0.3, 35.0), "eog": (0.3, 35.0), "emg": (10.0, 100.0), "ecg": (0.3, 70.0)}
 MOST_OF_A_ROLE = {"eeg": 6, "eog": 2, "emg": 1, "ecg": 1}
 SLEEP, EVERYTHING = "Sleep", "All channels"
-
-
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """Frequencies in Hz; None turns a filter off. Only voltages are filtered."""
-
-    low: float | None = None
-    high: float | None = None
-    notch: float | None = None
-
-    @classmethod
-    def parse(cls, query: Mapping[str, str]) -> Filters:
-        """Return filters from the texts of a query."""
-        values = {name: _hertz(query[name], name) for name in ("low", "high", "notch") if query.get(name)}
-        filters = cls(**values)
-        if filters.low is not None and filters.high is not None and filters.low >= filters.high:
-            raise InputError(f"low is {filters.low:g} Hz, expected less than high, {filters.high:g} Hz.")
-        return filters
 
 
 class ChannelScale(NamedTuple):
@@ -80,6 +68,47 @@ class ChannelScale(NamedTuple):
 
     middle: float
     scale: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelWindow:
+    """Samples of a lane, or the lowest and highest of each column if a screen cannot show all."""
+
+    lane: Lane
+    kind: str | None  # "eeg", "eog", ... where the reader knows it
+    unit: str
+    rate_hz: float  # of `values`
+    scale: ChannelScale
+    values: npt.NDArray[np.float32]
+    is_reduced: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all but the values."""
+        return {
+            "name": self.lane.name,
+            "kind": self.kind,
+            "unit": self.unit,
+            "rate": self.rate_hz,
+            **self.scale._asdict(),
+            "samples": len(self.values),
+            "is_reduced": self.is_reduced,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SignalWindow:
+    """Lanes over some epochs."""
+
+    channels: tuple[ChannelWindow, ...]
+    seconds: tuple[float, float]  # since the recording's start
+
+    def to_bytes(self) -> bytes:
+        """Return the length of a JSON text, the text, and the values as 32-bit floats, all little-endian."""
+        described = {"channels": [each.to_dict() for each in self.channels], "seconds": self.seconds}
+        text = json.dumps(described, allow_nan=False).encode()
+        text += b" " * (-len(text) % 4)  # floats begin at a multiple of 4 bytes
+        parts = [np.ascontiguousarray(each.values, dtype="<f4").tobytes() for each in self.channels]
+        return b"".join((len(text).to_bytes(4, "little"), text, *parts))
 
 
 class RecordingSignals:
@@ -90,61 +119,91 @@ class RecordingSignals:
         recording = read_recording(path)
         self._epoch_seconds, self._n_epochs = night.epoch_seconds, night.n_epochs
         self._begins = _offset_seconds(path, recording, night)
-        channels = _channels(recording)
-        if not channels:
+        self._channels = _channels(recording)
+        if not self._channels:
             raise file_error(path, "has no channel that is sampled at a steady rate. Name another recording.")
-        derived = _derive_channels(channels)
-        self._channels = channels | {name: signal for name, (signal, _) in derived.items()}
-        pairs = {name: pair for name, (_, pair) in derived.items()}
-        self.montages = _montages(recording, self._channels, pairs)
-        self._kinds = _kinds(recording, self._channels, pairs)
+        self._kinds = _kinds(recording, self._channels)
+        self.montages = self._own_montages()
         self._spectrograms: dict[str, dict[str, Any]] = {}
-        self._scales: dict[tuple[str, Filters], ChannelScale] = {}
+        self._scales: dict[tuple[str, str | None, Filters], ChannelScale] = {}
         self._lock, self._scale_lock = threading.Lock(), threading.Lock()
 
+    @property
+    def channels(self) -> list[dict[str, Any]]:
+        """The channels of the recording, for the page."""
+        return [
+            {"name": name, "kind": self._kinds.get(name), "unit": signal.unit, "rate": signal.rate_hz}
+            for name, signal in self._channels.items()
+        ]
+
     def window(
-        self, first: int, count: int, names: Sequence[str], montage: str, filters: Filters
-    ) -> dict[str, Any]:
-        """Return the samples of some epochs for the page; NaN outside the recording."""
+        self, first: int, count: int, lanes: Sequence[Lane], columns: int | None = None
+    ) -> SignalWindow:
+        """Return lanes over some epochs; NaN outside the recording.
+
+        With `columns`, a lane of more than two samples per column becomes the lowest and highest of each.
+        """
         if not 0 <= first < self._n_epochs or not 1 <= count <= MOST_EPOCHS:
             raise InputError(
                 f"first is {first} and count {count}, expected epochs 0 to {self._n_epochs - 1}, "
                 f"at most {MOST_EPOCHS} of them."
             )
+        if not 1 <= len(lanes) <= MOST_LANES:
+            raise InputError(f"{len(lanes)} channels are asked for, expected 1 to {MOST_LANES}.")
+        if columns is not None and not 1 <= columns <= MOST_COLUMNS:
+            raise InputError(f"columns is {columns}, expected 1 to {MOST_COLUMNS:,}.")
         count = min(count, self._n_epochs - first)
         begin = self._begins + first * self._epoch_seconds
         seconds = count * self._epoch_seconds
-        chosen = self._choose_channels(names, montage)
-        return {
-            "channels": [
-                {
-                    "name": name,
-                    "kind": self._kinds.get(name),
-                    "unit": signal.unit,
-                    "rate": signal.rate_hz,
-                    **self._scale(name, filters)._asdict(),
-                    "values": encode_array(_read_filtered(signal, begin, seconds, filters).astype("<f4")),
-                }
-                for name, signal in chosen.items()
-            ],
-            "seconds": [begin, begin + seconds],
-            "montages": list(self.montages),
-            "all_channels": list(self._channels),
-        }
+        shown = tuple(self._channel_window(lane, begin, seconds, columns) for lane in lanes)
+        return SignalWindow(shown, (begin, begin + seconds))
 
-    def _scale(self, name: str, filters: Filters) -> ChannelScale:
-        """Return the scale of a channel over the whole night, computed once for these filters."""
-        key = name, filters
+    def _channel_window(self, lane: Lane, begin: float, seconds: float, columns: int | None) -> ChannelWindow:
+        signal = self.signal(lane)
+        values, rate = _read_filtered(signal, begin, seconds, lane.filters), signal.rate_hz
+        is_reduced = columns is not None and len(values) > 2 * columns
+        if is_reduced:
+            assert columns is not None
+            values, rate = lowest_and_highest(values, columns), 2 * columns / seconds
+        kind, scale = self._kinds.get(lane.plus), self._scale(lane, signal)
+        return ChannelWindow(lane, kind, signal.unit, rate, scale, values.astype("<f4"), is_reduced)
+
+    def signal(self, lane: Lane) -> Signal:
+        """Return the channel of a lane, or the difference of its two channels."""
+        names = [lane.plus] if lane.minus is None else [lane.plus, lane.minus]
+        for name in names:
+            if name not in self._channels:
+                known = ", ".join(self._channels)
+                raise InputError(f"there is no channel {checks.shown(name)}, expected one of {known}.")
+        first, *others = (self._channels[name] for name in names)
+        if not others:
+            return first
+        for what, title in ALIKE.items():
+            one, other = getattr(first, what), getattr(others[0], what)
+            if one != other:
+                raise InputError(
+                    f"{lane.minus} cannot be subtracted from {lane.plus}: {title} is {other} and {one}."
+                )
+        samples = subtract_samples(first.samples, others[0].samples)
+        return Signal(f"{lane.plus}-{lane.minus}", samples, first.rate_hz, first.unit)
+
+    def _scale(self, lane: Lane, signal: Signal) -> ChannelScale:
+        """Return the scale of a lane over the whole night, computed once for its filters."""
+        key = lane.plus, lane.minus, lane.filters
         with self._scale_lock:  # the page asks for several windows at once
             if key not in self._scales:
+                while len(self._scales) >= KEPT_SCALES:
+                    del self._scales[next(iter(self._scales))]
                 seconds = self._n_epochs * self._epoch_seconds
-                self._scales[key] = _scale_of(self._channels[name], self._begins, seconds, filters)
+                self._scales[key] = _scale_of(signal, self._begins, seconds, lane.filters)
             return self._scales[key]
 
     def spectrogram(self, channel: str | None) -> dict[str, Any]:
         """Return the power of a channel over the whole night, computed once."""
-        name = self.montages[SLEEP][0] if channel is None else channel
-        signal = self._choose_channels([name], "")[name]
+        sleep, everything = (montage.channels for montage in self.montages)
+        by_name = {lane.name: lane for lane in (*everything, *sleep)}
+        lane = sleep[0] if channel is None else by_name.get(channel) or Lane(channel)
+        name, signal = lane.name, self.signal(lane)
         with self._lock:
             if name not in self._spectrograms:
                 while len(self._spectrograms) >= KEPT_SPECTROGRAMS:
@@ -158,24 +217,33 @@ class RecordingSignals:
                     "hz": [LOWEST_HZ, HIGHEST_HZ],
                     "values": encode_array(_as_bytes(powers)),
                     "channel": name,
-                    "all_channels": list(self._channels),
+                    "all_channels": list(by_name),
                 }
             return self._spectrograms[name]
 
-    def _choose_channels(self, names: Sequence[str], montage: str) -> dict[str, Signal]:
-        if len(names) > MOST_CHANNELS:
-            raise InputError(f"{len(names)} channels are asked for, expected at most {MOST_CHANNELS}.")
-        if not names:
-            montage = montage or SLEEP
-            if montage not in self.montages:
-                names_text = ", ".join(self.montages)
-                raise InputError(f"montage is {checks.shown(montage)}, expected one of {names_text}.")
-            names = self.montages[montage][:MOST_CHANNELS]
-        unknown = [name for name in names if name not in self._channels]
-        if unknown:
-            names_text = ", ".join(self._channels)
-            raise InputError(f"there is no channel {checks.shown(unknown[0])}, expected one of {names_text}.")
-        return {name: self._channels[name] for name in names}
+    def _own_montages(self) -> tuple[Montage, Montage]:
+        """Return the montages of every recording; differences replace the channels they are made of."""
+        pairs = _mastoid_pairs(self._channels)
+        parts = {part for pair in pairs for part in pair}
+        sleep: list[Lane] = []
+        for kind, most in MOST_OF_A_ROLE.items():
+            of_kind = [name for name in self._channels if self._kinds.get(name) == kind]
+            ours = [pair for pair in pairs if pair[0] in of_kind]
+            chosen = [*ours, *((name, None) for name in of_kind if name not in parts)][:most]
+            if kind == "eeg":
+                chosen = sorted(chosen, key=lambda pair: _place_on_head(pair[0]))
+            sleep += [self._lane(*pair) for pair in chosen]
+        everything = [*pairs, *((name, None) for name in self._channels)][:MOST_LANES]
+        whole = tuple(self._lane(*pair) for pair in everything)
+        return Montage(SLEEP, tuple(sleep) or whole[:8]), Montage(EVERYTHING, whole)
+
+    def _lane(self, plus: str, minus: str | None = None) -> Lane:
+        """Return a lane with the usual filters of its kind."""
+        signal = self._channels[plus]
+        if quantity_of(signal.unit) != "voltage":
+            return Lane(plus, minus)
+        low, high = USUAL_HERTZ.get(self._kinds.get(plus, ""), USUAL_HERTZ["eeg"])
+        return Lane(plus, minus, high_pass_hz=low, low_pass_hz=high if high < signal.rate_hz / 2 else None)
 
 
 def encode_array(array: npt.NDArray[Any]) -> str:
@@ -183,12 +251,11 @@ def encode_array(array: npt.NDArray[Any]) -> str:
     return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
 
 
-def _hertz(text: str, name: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise InputError(f"{name} is {checks.shown(text)}, expected a frequency in Hz.") from None
-    return checks.number(value, name, low=0.01, high=10_000.0)
+def lowest_and_highest(values: Floats, columns: int) -> Floats:
+    """Return the lowest and the highest value of each column in turn; NaN in a column without values."""
+    starts = np.arange(columns) * len(values) // columns
+    low, high = np.fmin.reduceat(values, starts), np.fmax.reduceat(values, starts)
+    return np.asarray(np.stack((low, high), axis=1).reshape(-1))
 
 
 def _offset_seconds(path: Path, recording: Recording, night: Hypnogram) -> float:
@@ -225,24 +292,19 @@ def _channels(recording: Recording) -> dict[str, Signal]:
     return channels
 
 
-def _derive_channels(channels: Mapping[str, Signal]) -> dict[str, tuple[Signal, tuple[str, str]]]:
-    """Return differences of electrodes that were recorded separately, each with its two channels."""
+def _mastoid_pairs(channels: Mapping[str, Signal]) -> list[tuple[str, str | None]]:
+    """Return electrodes that were recorded separately, each with the mastoid of the other side."""
     by_site = {_site(name): name for name in reversed(list(channels))}
-    derived: dict[str, tuple[Signal, tuple[str, str]]] = {}
+    pairs: list[tuple[str, str | None]] = []
     for site, references in DERIVED.items():
         other = next((by_site[name] for name in references if name in by_site), None)
         if site not in by_site or other is None:
             continue
-        pair = by_site[site], other
-        first, second = (channels[name] for name in pair)
-        name = "-".join(pair)
-        alike = all(
-            getattr(first, what) == getattr(second, what) for what in ("rate_hz", "unit", "n_samples")
-        )
-        if alike and name not in channels:
-            samples = subtract_samples(first.samples, second.samples)
-            derived[name] = Signal(name, samples, first.rate_hz, first.unit), pair
-    return derived
+        first, second = channels[by_site[site]], channels[other]
+        is_alike = all(getattr(first, what) == getattr(second, what) for what in ALIKE)
+        if is_alike and f"{by_site[site]}-{other}" not in channels:
+            pairs.append((by_site[site], other))
+    return pairs
 
 
 def _site(name: str) -> str:
@@ -256,37 +318,14 @@ def _place_on_head(name: str) -> int:
     return place if place >= 0 else len(FRONT_TO_BACK)
 
 
-def _montages(
-    recording: Recording, channels: Mapping[str, Signal], derived: Mapping[str, tuple[str, str]]
-) -> dict[str, list[str]]:
-    """Return the channels of each montage by name; differences replace the channels they are made of."""
-    parts = {part for pair in derived.values() for part in pair}
-    labels = {id(signal): name for name, signal in channels.items()}
-    sleep: list[str] = []
-    for kind, most in MOST_OF_A_ROLE.items():
-        of_kind = [
-            labels[id(signal)]
-            for role, signal in recording.signals.items()
-            if id(signal) in labels and re.fullmatch(rf"{kind}(_\d+)?", role)
-        ]
-        ours = [name for name, (first, _) in derived.items() if first in of_kind]
-        chosen = [*ours, *(name for name in of_kind if name not in parts)][:most]
-        sleep += sorted(chosen, key=_place_on_head) if kind == "eeg" else chosen
-    everything = list(channels)
-    return {SLEEP: sleep or everything[:8], EVERYTHING: everything}
-
-
-def _kinds(
-    recording: Recording, channels: Mapping[str, Signal], derived: Mapping[str, tuple[str, str]]
-) -> dict[str, str]:
+def _kinds(recording: Recording, channels: Mapping[str, Signal]) -> dict[str, str]:
     """Return what channels measure ("eeg", "eog", ...) where the reader knows it."""
     labels = {id(signal): name for name, signal in channels.items()}
-    kinds = {
+    return {
         labels[id(signal)]: re.sub(r"_\d+$", "", role)
         for role, signal in recording.signals.items()
         if id(signal) in labels
     }
-    return kinds | {name: kinds[first] for name, (first, _) in derived.items() if first in kinds}
 
 
 def _samples(signal: Signal, begin: float, n_samples: int) -> Floats:

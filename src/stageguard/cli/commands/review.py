@@ -50,6 +50,12 @@ TUNNEL_PORT = 8642
 @option("--profile", "-p", metavar="NAME", help="Needed for probabilities; an output records its own.")
 @option("--edf", metavar="FILE", type=opt.HERE, help="The recording of the night, to see its signals.")
 @option(
+    "--montage",
+    metavar="FILE",
+    type=opt.HERE,
+    help="The laboratory's montages. Default: montage.toml beside the review.",
+)
+@option(
     "--scoring",
     metavar="FILE",
     type=opt.HERE,
@@ -94,6 +100,7 @@ def review(
     nights: tuple[Path, ...],
     profile: str | None,
     edf: Path | None,
+    montage: Path | None,
     scoring: Path | None,
     events: Path | None,
     scorer: str | None,
@@ -139,7 +146,14 @@ def review(
         ReviewRequest(path, loaded, options, start, scoring, scoring_format, edf, events=events)
         for path in paths
     ]
-    session = ReviewSession(asked, scorer or _account(), is_blind=blind, output=output, adjudicates=between)
+    session = ReviewSession(
+        asked,
+        scorer or _account(),
+        is_blind=blind,
+        output=output,
+        adjudicates=between,
+        montage=montage,
+    )
     try:
         _serve(session, port, opens=not no_open)
     finally:
@@ -157,6 +171,7 @@ def _serve(session: ReviewSession, port: int, *, opens: bool) -> None:
     first = session.review(readable[0])
     if session.requests[readable[0]].edf is not None:
         session.signals(readable[0])  # refuses the recording of another night before anything is shown
+        session.montage_file(readable[0])  # and montages that cannot be read
     if session.requests[readable[0]].events is not None:
         session.existing_events(readable[0])  # refuses a file without annotations likewise
     server = ReviewServer(session, port)

@@ -1,61 +1,112 @@
-// Samples of the night in blocks of epochs, fetched ahead so that moving need not wait; old blocks are forgotten.
+// Samples of the night in blocks, fetched ahead so that moving need not wait; the least recent blocks are forgotten.
 
-import { bytesOf } from "./night.js";
-import { get } from "./server.js";
+import { getFloats } from "./server.js";
 
-const BLOCK = 8; // epochs to fetch at a time
-const KEPT = 16; // blocks to keep
+const FINE_SECONDS = 30; // of a block with all samples
+const COARSE_SECONDS = 300; // of a block that the server has reduced to lowest and highest values
+const LONGEST_FINE = 120; // seconds of a view that is drawn from all samples
+const MOST_BYTES = 96 * 2 ** 20; // of samples to keep
+const AHEAD = [1, -1, 2]; // blocks to fetch beyond the shown ones, by direction of the last move
+const MOST_WAITING = 4; // requests at a time, besides those for what is shown
+const COLUMN_STEP = 200; // so that not every width of the window is another request
 
 export class Blocks {
   constructor() {
+    this.level = null; // how the shown stretch is cut: { epochs, columns } of a block
     this.clear(null, null);
   }
 
-  /** Forget all; `query(first, count)` is the address of some epochs from now on. */
+  /** Forget all; `query(first, count, columns)` is the address of some epochs from now on. */
   clear(night, query) {
-    this.night = night;
-    this.query = query;
-    this.kept = new Map(); // block number -> { channels } or { waiting } or { error }, least recent first
+    Object.assign(this, { night, query, bytes: 0, waiting: 0, direction: 1, from: 0 });
+    this.kept = new Map(); // key -> { channels, bytes } or { waiting } or { error }, least recent first
   }
 
-  /** Fetch the blocks of a stretch of seconds and their neighbours; `arrived(answer)` after each. */
-  fetch([begin, end], arrived) {
-    const [first, last] = this.numbers(begin, end);
-    const wanted = [];
-    for (let number = first; number <= last; number += 1) wanted.push(number);
-    for (const number of [...wanted, last + 1, first - 1]) this.fetchBlock(number, arrived);
+  /** Set how a stretch of seconds on so many pixels is cut into blocks. */
+  cut([begin, end], pixels) {
+    const seconds = end - begin;
+    const isFine = seconds <= LONGEST_FINE;
+    const epochs = Math.max(1, Math.round((isFine ? FINE_SECONDS : COARSE_SECONDS) / this.night.seconds));
+    const perBlock = (pixels * epochs * this.night.seconds) / seconds;
+    this.level = { epochs, columns: isFine ? null : Math.ceil(perBlock / COLUMN_STEP) * COLUMN_STEP };
+    if (begin !== this.from) this.direction = begin > this.from ? 1 : -1;
+    this.from = begin;
   }
 
-  numbers(begin, end) {
-    const seconds = BLOCK * this.night.seconds;
+  /** Fetch the blocks of a stretch and some beyond it; `arrived()` after each. */
+  fetch(stretch, arrived) {
+    const [first, last] = this.numbers(stretch);
+    for (let number = first; number <= last; number += 1) this.fetchBlock(number, arrived, true);
+    for (const ahead of AHEAD) {
+      const by = ahead * this.direction;
+      this.fetchBlock(by > 0 ? last + by : first + by, arrived, false);
+    }
+  }
+
+  numbers([begin, end]) {
+    const seconds = this.level.epochs * this.night.seconds;
     return [Math.floor(begin / seconds + 1e-9), Math.ceil(end / seconds - 1e-9) - 1];
   }
 
-  async fetchBlock(number, arrived) {
+  key(number) {
+    return `${this.level.epochs} ${this.level.columns} ${number}`;
+  }
+
+  async fetchBlock(number, arrived, isShown) {
     const { night, kept } = this;
-    const first = number * BLOCK;
-    if (first < 0 || first >= night.epochs || kept.has(number)) return;
-    const mine = { waiting: true };
-    kept.set(number, mine);
+    const { epochs, columns } = this.level;
+    const [key, first] = [this.key(number), number * epochs];
+    if (first < 0 || first >= night.epochs || kept.has(key) || (!isShown && this.waiting >= MOST_WAITING)) return;
+    kept.set(key, { waiting: true });
+    this.waiting += 1;
+    let block;
     try {
-      const answer = await get(this.query(first, Math.min(BLOCK, night.epochs - first)));
-      if (kept.get(number) !== mine) return; // forgotten in the meantime
-      const begin = first * night.seconds;
-      const samples = (text) => new Float32Array(bytesOf(text).buffer);
-      kept.set(number, { channels: answer.channels.map((channel) => ({ ...channel, begin, values: samples(channel.values) })) });
-      if (kept === this.kept) arrived(answer);
+      const answer = await getFloats(this.query(first, Math.min(epochs, night.epochs - first), columns));
+      block = { channels: partsOf(answer, first * night.seconds), bytes: answer.floats.byteLength };
     } catch (error) {
-      if (kept.get(number) === mine) kept.set(number, { error: error.message });
-      if (kept === this.kept) arrived(null);
+      block = { error: error.message, bytes: 0 };
     }
-    while (kept.size > KEPT) kept.delete(kept.keys().next().value);
+    if (kept !== this.kept) return; // all were forgotten in the meantime
+    this.waiting -= 1;
+    kept.set(key, block);
+    this.bytes += block.bytes;
+    this.forgetOldest();
+    arrived();
+  }
+
+  forgetOldest() {
+    for (const [key, block] of this.kept) {
+      if (this.bytes <= MOST_BYTES) return;
+      if (block.waiting) continue;
+      this.kept.delete(key);
+      this.bytes -= block.bytes;
+    }
   }
 
   /** Return the blocks of a stretch that are there, each with its channels, and the first error. */
-  within([begin, end]) {
-    const [first, last] = this.numbers(begin, end);
+  within(stretch) {
+    const [first, last] = this.numbers(stretch);
     const blocks = [];
-    for (let number = first; number <= last; number += 1) blocks.push(this.kept.get(number));
-    return { blocks: blocks.filter((block) => block?.channels), error: blocks.find((block) => block?.error)?.error ?? null };
+    let error = null;
+    for (let number = first; number <= last; number += 1) {
+      const key = this.key(number);
+      const block = this.kept.get(key);
+      error ??= block?.error ?? null;
+      if (!block?.channels) continue;
+      blocks.push(block);
+      this.kept.delete(key); // to the end: most recent
+      this.kept.set(key, block);
+    }
+    return { blocks, error };
   }
+}
+
+/** Return the channels of an answer, each with its own samples. */
+function partsOf({ described, floats }, begin) {
+  let at = 0;
+  return described.channels.map((channel) => {
+    const values = floats.subarray(at, at + channel.samples);
+    at += channel.samples;
+    return { ...channel, begin, values };
+  });
 }

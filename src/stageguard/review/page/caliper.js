@@ -3,6 +3,7 @@
 import { microvolts, unitText } from "./traces.js";
 import { byId, numberText, timeText } from "./words.js";
 
+const LEAST_SHARE = 0.15; // of the height, by which a wave must leave the mean to count
 const DRAG_PIXELS = 4; // a shorter drag is a press, which drops the selection
 
 /** Return the samples of a channel's parts between two seconds as [second, value] in order, without gaps. */
@@ -16,16 +17,23 @@ function samplesBetween(parts, begin, end) {
   return found;
 }
 
-/** Return the frequency by crossings of the mean: half the crossings but the first, per second between first and last. */
-function crossingFrequency(samples, mean) {
-  let [first, last, count] = [null, null, 0];
-  for (let i = 1; i < samples.length; i += 1) {
-    const [[before, low], [after, high]] = [samples[i - 1], samples[i]];
-    if ((low < mean) === (high < mean)) continue;
-    last = before + ((after - before) * (mean - low)) / (high - low);
-    first ??= last;
-    count += 1;
-  }
+/**
+ * Return the frequency by crossings of the mean: half of those after the first, per second between first and last.
+ * A crossing counts once the trace is `least` beyond the mean, so that small fast waves on a slow one do not count.
+ */
+function crossingFrequency(samples, mean, least) {
+  let [side, crossed, first, last, count] = [0, null, null, null, 0];
+  samples.forEach(([second, value], i) => {
+    const [before, previous] = samples[Math.max(0, i - 1)];
+    if ((previous < mean) !== (value < mean)) crossed = before + ((second - before) * (mean - previous)) / (value - previous);
+    if (Math.abs(value - mean) < least || Math.sign(value - mean) === side) return;
+    if (side !== 0 && crossed !== null) {
+      last = crossed;
+      first ??= last;
+      count += 1;
+    }
+    side = Math.sign(value - mean);
+  });
   return count > 1 ? (count - 1) / 2 / (last - first) : null;
 }
 
@@ -42,7 +50,7 @@ export function measure(channel, parts, begin, end) {
   }
   const micro = microvolts(channel.unit);
   return { seconds, height: (high - low) * (micro ?? 1), unit: micro ? "µV" : unitText(channel.unit), perDuration: 1 / seconds,
-    byCrossings: channel.columns ? null : crossingFrequency(samples, sum / samples.length) };
+    byCrossings: channel.is_reduced ? null : crossingFrequency(samples, sum / samples.length, LEAST_SHARE * (high - low)) };
 }
 
 export class Caliper {

@@ -26,7 +26,9 @@ async function ask(path, options = {}) {
   } catch {
     throw new ServerGone("The server does not answer.");
   }
-  const isJson = (response.headers.get("content-type") || "").includes("json");
+  const type = response.headers.get("content-type") || "";
+  if (type.includes("octet-stream")) return { status: response.status, body: {}, bytes: await response.arrayBuffer() };
+  const isJson = type.includes("json");
   const body = isJson ? await response.json() : { error: await response.text() };
   return { status: response.status, body };
 }
@@ -35,6 +37,15 @@ export async function get(path) {
   const { status, body } = await ask(path);
   if (status !== 200) throw new Error(body.error || `The server answered ${status}.`);
   return body;
+}
+
+/** Return an answer of bytes: a description in JSON, and the 32-bit floats after it. */
+export async function getFloats(path) {
+  const { status, body, bytes } = await ask(path);
+  if (status !== 200) throw new Error(body.error || `The server answered ${status}.`);
+  const length = new DataView(bytes).getUint32(0, true);
+  const described = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 4, length)));
+  return { described, floats: new Float32Array(bytes, 4 + length) };
 }
 
 export async function post(path, body) {

@@ -1,6 +1,7 @@
 // The signals of the current epoch: what is shown and how, fetched in blocks and drawn with layers on top.
 
 import { Blocks } from "./blocks.js";
+import { Montages, SCALES } from "./montage.js";
 import { get } from "./server.js";
 import { byId, make, numberText, option, pushButton } from "./words.js";
 import { themeOf } from "./lanes.js";
@@ -11,12 +12,6 @@ import { firstView, Frame, pagesOf, shownSeconds, viewsOf, viewText } from "./vi
 
 const LOWEST_LANE = 46; // CSS pixels
 const HIGHEST_LANE = 120; // but in the wide mode
-const SCALES = [10, 20, 35, 50, 75, 100, 150, 200, 350, 500, 1000]; // µV from the middle of a lane to its edge
-const CHOICES = [
-  { id: "low", title: "High-pass", hertz: [0.1, 0.3, 0.5, 1, 10], first: "0.3" },
-  { id: "high", title: "Low-pass", hertz: [15, 30, 35, 70], first: "35" },
-  { id: "notch", title: "Notch", hertz: [50, 60], first: "" },
-];
 
 export class Signals {
   constructor(desk, overview) {
@@ -29,40 +24,23 @@ export class Signals {
     this.selection = null; // { begin, end, lane }: seconds of the night that were dragged over or measured
     this.layerFrame = null;
     this.layers = []; // each has paint(ctx, frame, theme), drawn on top of the traces at every move
-    this.chosen = null; // channel names, null for the montage
-    this.montage = "";
-    this.scaleAt = null; // index in SCALES, null for automatic
+    this.montages = new Montages(desk, (isFetched) => this.montageChanged(isFetched));
+    this.scaleAt = null; // index in SCALES for all channels, null for the montage's own scales
     this.view = 30; // seconds on the canvas
     this.makeControls();
-    byId("channel-choice").addEventListener("toggle", () => desk.draw());
   }
 
   makeControls() {
     const redraw = () => this.desk.draw(true);
-    const again = () => {
-      this.forget();
-      redraw();
-    };
     const labelled = (title, field) => make("label", {}, `${title} `, field);
-    this.selects = Object.fromEntries(CHOICES.map(({ id, hertz, first }) => {
-      const select = make("select", { onchange: again }, option("", "off"), ...hertz.map((value) => option(value, `${value} Hz`)));
-      select.value = first;
-      return [id, select];
-    }));
-    this.montages = make("select", { onchange: () => {
-      this.montage = this.montages.value;
-      this.chosen = null;
-      again();
-    } });
     this.views = make("select", { id: "view", onchange: () => this.setView(Number(this.views.value)) });
     this.scales = make("select", { onchange: () => {
       this.scaleAt = this.scales.value === "" ? null : Number(this.scales.value);
       redraw();
-    } }, option("", "automatic"), ...SCALES.map((value, place) => option(place, `±${value} µV`)));
+    } }, option("", "by montage"), ...SCALES.map((value, place) => option(place, `±${value} µV`)));
     this.polarity = make("select", { id: "polarity", onchange: redraw }, option("negative", "negative"), option("positive", "positive"));
     this.guides = make("input", { type: "checkbox", id: "guides", checked: true, onchange: redraw });
-    const filters = CHOICES.map(({ id, title }) => labelled(title, this.selects[id]));
-    byId("signal-controls").append(labelled("View", this.views), labelled("Montage", this.montages), ...filters,
+    byId("signal-controls").append(labelled("View", this.views), labelled("Montage", this.montages.select),
       labelled("Scale", this.scales), labelled("Up is", this.polarity), make("label", {}, this.guides, " ±37.5 µV"));
     byId("pages").append(pushButton("◀", () => this.desk.moveBy(-1), { ariaLabel: "Previous page", title: "Previous page (←)" }),
       pushButton("▶", () => this.desk.moveBy(1), { ariaLabel: "Next page", title: "Next page (→)" }));
@@ -72,9 +50,6 @@ export class Signals {
     const { night } = this.desk;
     byId("signals").hidden = !night.hasSignals;
     this.overview.spectrogram = null;
-    this.chosen = null;
-    this.montage = "";
-    this.listedChannels = null;
     this.frame = null;
     this.pointer = null;
     this.selection = null;
@@ -83,15 +58,43 @@ export class Signals {
     this.views.replaceChildren(...views.map((seconds) => option(seconds, viewText(seconds))));
     this.views.value = String(this.view);
     this.forget();
-    if (night.hasSignals) this.loadSpectrogram(night);
+    if (night.hasSignals) this.load(night);
+  }
+
+  async load(night) {
+    try {
+      const view = await this.montages.load(night);
+      if (view) this.showAs(view);
+    } catch (error) {
+      this.desk.bar.notice(error.message);
+    }
+  }
+
+  /** Show signals as the laboratory saved it. */
+  showAs(view) {
+    this.polarity.value = view.negative_up ? "negative" : "positive";
+    this.guides.checked = view.guides;
+    if (viewsOf(this.desk.night).includes(view.seconds)) this.setView(view.seconds);
+    this.desk.draw(true);
+  }
+
+  get savedView() {
+    return { seconds: this.view, negative_up: this.polarity.value === "negative", guides: this.guides.checked };
+  }
+
+  montageChanged(isFetched) {
+    if (isFetched) this.forget();
+    this.desk.draw(true);
   }
 
   forget() {
     this.lastChannels = null;
-    this.blocks.clear(this.desk.night, (first, count) => this.query(first, count));
+    this.blocks.clear(this.desk.night, (...stretch) => this.query(...stretch));
   }
 
+  /** Fetch the spectrogram once the overview shows it: it takes the server a while to read the whole night. */
   async loadSpectrogram(night) {
+    this.spectrogramOf = night;
     try {
       const answer = await get(`/api/nights/${night.index}/spectrogram`);
       if (night !== this.desk.night) return;
@@ -155,44 +158,24 @@ export class Signals {
 
   heightOf(lane, value) {
     const { channel } = this.laneParts(lane);
-    return heights(this.frame.lanes[lane], this.drawingOf(channel))(value);
+    return heights(this.frame.lanes[lane], this.drawingOf(channel, lane))(value);
   }
 
   // ---- blocks
 
-  query(first, count) {
+  query(first, count, columns) {
     const words = new URLSearchParams({ first, count });
-    for (const name of this.chosen || []) words.append("channels", name);
-    if (!this.chosen && this.montage) words.set("montage", this.montage);
-    for (const { id } of CHOICES) if (this.selects[id].value) words.set(id, this.selects[id].value);
+    if (columns) words.set("columns", columns);
+    for (const lane of this.montages.lanes) words.append("lane", Montages.asked(lane));
     return `/api/nights/${this.desk.night.index}/signals?${words}`;
-  }
-
-  arrived(answer) {
-    if (answer && !this.listedChannels) this.listChannels(answer);
-    this.desk.draw();
-  }
-
-  listChannels(answer) {
-    this.listedChannels = answer.all_channels || [];
-    this.montages.replaceChildren(...(answer.montages || []).map((name) => option(name, name)));
-    this.montages.parentElement.hidden = !(answer.montages || []).length;
-    const shown = new Set(answer.channels.map((channel) => channel.name));
-    const box = (name) => make("input", { type: "checkbox", checked: shown.has(name), value: name, onchange: () => this.choose() });
-    byId("channels").replaceChildren(...this.listedChannels.map((name) => make("label", {}, box(name), ` ${name}`)));
-  }
-
-  choose() {
-    this.chosen = [...byId("channels").querySelectorAll("input:checked")].map((box) => box.value);
-    if (!this.chosen.length) this.chosen = null;
-    this.forget();
-    this.desk.draw();
   }
 
   // ---- drawing
 
   refresh() {
-    this.theme = themeOf(this.desk.night);
+    const { night, layout } = this.desk;
+    this.theme = themeOf(night);
+    if (night.hasSignals && this.spectrogramOf !== night && !layout.isFolded("overview")) this.loadSpectrogram(night);
   }
 
   move() {
@@ -202,7 +185,8 @@ export class Signals {
     byId("pages").hidden = this.pages === 1;
     const stretch = shownSeconds(night, desk.cursor, desk.page, this.view);
     if (this.selection && (this.selection.end <= stretch[0] || this.selection.begin >= stretch[1])) this.select(null); // out of sight
-    this.blocks.fetch(stretch, (answer) => this.arrived(answer));
+    this.blocks.cut(stretch, this.stack.width * (window.devicePixelRatio || 1));
+    if (this.montages.lanes.length) this.blocks.fetch(stretch, () => desk.draw());
     this.paint(stretch);
   }
 
@@ -215,7 +199,7 @@ export class Signals {
     const ctx = stack.clear(stack.base);
     paintGrid(ctx, this.frame, desk.night, desk.cursor, theme);
     channels.forEach((channel, index) => {
-      this.paintChannel(ctx, channel, blocks.map((block) => block.channels[index]), this.frame.lanes[index]);
+      this.paintChannel(ctx, channel, blocks.map((block) => block.channels[index]), index);
     });
     if (!blocks.length) {
       ctx.fillStyle = theme.grey;
@@ -255,23 +239,25 @@ export class Signals {
   }
 
   /** Return how a channel is drawn: middle and scale in its unit, and whether negative is up. */
-  drawingOf({ unit, kind, middle, scale }) {
+  drawingOf({ unit, kind, middle, scale }, lane) {
     const micro = microvolts(unit);
-    return { middle, scale: micro && this.scaleAt !== null ? SCALES[this.scaleAt] / micro : scale, // else of the whole night
+    const chosen = this.scaleAt !== null ? SCALES[this.scaleAt] : this.montages.lanes[lane]?.scale_uv;
+    return { middle, scale: micro && chosen ? chosen / micro : scale, // else of the whole night
       inverted: Boolean(micro) && kind !== "ecg" && this.polarity.value === "negative" };
   }
 
-  paintChannel(ctx, channel, parts, lane) {
+  paintChannel(ctx, channel, parts, index) {
     const { stack, theme, frame } = this;
+    const lane = frame.lanes[index];
     const micro = microvolts(channel.unit);
-    const drawing = this.drawingOf(channel);
+    const drawing = this.drawingOf(channel, index);
     const heightOf = heights(lane, drawing);
     if (micro && channel.kind === "eeg" && this.guides.checked) paintGuides(ctx, frame, lane, (guide) => heightOf(guide / micro), theme);
     ctx.save();
     ctx.beginPath();
     ctx.rect(frame.x, 0, frame.width, frame.bottom);
     ctx.clip();
-    ctx.strokeStyle = theme.ink;
+    ctx.strokeStyle = this.montages.lanes[index]?.colour ?? theme.ink;
     ctx.lineWidth = 0.9;
     ctx.beginPath();
     for (const part of parts) if (part) tracePart(ctx, part, frame, heightOf);

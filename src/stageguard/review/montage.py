@@ -1,0 +1,184 @@
+"""Montages of a laboratory: which channels or differences are shown, in which order, filtered and scaled how.
+
+They are kept in `montage.toml`, which the review page writes and people can edit.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from stageguard.base import checks, schema
+from stageguard.base.errors import InputError, OutputError
+from stageguard.base.files import file_error, read_file, write_text_atomic
+
+FILE_NAME = "montage.toml"
+MOST_MONTAGES = 50
+MOST_LANES = 32
+MOST_TEXT = 80  # characters of a name
+
+
+def _name(value: object, where: str) -> str:
+    name = checks.text(value, where, empty=False)
+    if len(name) > MOST_TEXT or not name.isprintable():
+        raise InputError(
+            f"{where} is {checks.shown(name)}, expected at most {MOST_TEXT} printable characters."
+        )
+    return name
+
+
+def _colour(value: object, where: str) -> str:
+    colour = checks.text(value, where)
+    if not re.fullmatch(r"#[0-9a-fA-F]{6}", colour):
+        raise InputError(f"{where} is {checks.shown(colour)}, expected a colour such as #1b7f5c.")
+    return colour.lower()
+
+
+def _hertz() -> Any:
+    return schema.declare(None, partial(checks.number, low=0.01, high=10_000.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Frequencies in Hz; None turns a filter off. Only voltages are filtered."""
+
+    low: float | None = None
+    high: float | None = None
+    notch: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A channel, or the difference of two, and how it is shown."""
+
+    plus: str = schema.declare(schema.REQUIRED, _name)
+    minus: str | None = schema.declare(None, _name)
+    label: str | None = schema.declare(None, _name)
+    high_pass_hz: float | None = _hertz()
+    low_pass_hz: float | None = _hertz()
+    notch_hz: float | None = _hertz()
+    scale_uv: float | None = schema.declare(None, partial(checks.number, low=0.1, high=1e6))  # to the edge
+    colour: str | None = schema.declare(None, _colour)
+
+    def __post_init__(self) -> None:
+        """Refuse a difference of a channel with itself, and filters that leave nothing."""
+        if self.plus == self.minus:
+            raise InputError(f"minus is {checks.shown(self.minus)}, expected another channel than plus.")
+        low, high = self.high_pass_hz, self.low_pass_hz
+        if low is not None and high is not None and low >= high:
+            raise InputError(f"high_pass_hz is {low:g}, expected less than low_pass_hz, {high:g}.")
+
+    @property
+    def name(self) -> str:
+        """What the lane is called on the page."""
+        return self.label or (self.plus if self.minus is None else f"{self.plus}-{self.minus}")
+
+    @property
+    def filters(self) -> Filters:
+        """The filters of the lane."""
+        return Filters(self.high_pass_hz, self.low_pass_hz, self.notch_hz)
+
+
+def _tables(of: type) -> schema.Check:
+    """Return a check of a list of tables."""
+    return partial(checks.items, check=lambda value, where: schema.read_table(of, value, where))
+
+
+@dataclass(frozen=True, slots=True)
+class Montage:
+    """Lanes from top to bottom."""
+
+    name: str = schema.declare(schema.REQUIRED, _name)
+    channels: tuple[Lane, ...] = schema.declare(schema.REQUIRED, _tables(Lane))
+
+    def __post_init__(self) -> None:
+        """Refuse a montage without lanes, or with more than a screen shows."""
+        if not 1 <= len(self.channels) <= MOST_LANES:
+            raise InputError(
+                f"montage {checks.shown(self.name)} has {len(self.channels)} channels, expected 1 to "
+                f"{MOST_LANES}."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How signals are first shown."""
+
+    seconds: float | None = schema.declare(None, partial(checks.number, low=1.0, high=3600.0))
+    negative_up: bool = schema.flag(default=True)
+    guides: bool = schema.flag(default=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Laboratory:
+    """The montages of a laboratory, the first of which is shown first."""
+
+    montage: tuple[Montage, ...] = schema.declare((), _tables(Montage))
+    view: View = schema.table(View)
+
+    def __post_init__(self) -> None:
+        """Refuse montages of the same name, and too many."""
+        names = [montage.name for montage in self.montage]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise InputError(f"montage {checks.shown(twice)} is there twice, expected it once.")
+        if len(names) > MOST_MONTAGES:
+            raise InputError(f"there are {len(names)} montages, expected at most {MOST_MONTAGES}.")
+
+    @classmethod
+    def from_dict(cls, document: object) -> Laboratory:
+        """Return the montages of a document; whatever is wrong with it is an `InputError`."""
+        return schema.read_table(cls, document)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document, without values that are defaults."""
+        table = {"montage": schema.plain_table(self.montage, defaults=False)}
+        if self.view != View():
+            table["view"] = schema.plain_table(self.view, defaults=False)
+        return table
+
+
+class MontageFile:
+    """The file with the montages of a laboratory; without one, there are none until the page saves some."""
+
+    def __init__(self, path: Path, *, must_exist: bool = False) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._content = self._read()
+        if self._content is None and must_exist:
+            raise file_error(
+                path, "there is no such file. Leave out --montage, and save a montage on the page first."
+            )
+        self.laboratory = Laboratory() if self._content is None else read_montages(path)
+
+    def _read(self) -> bytes | None:
+        try:
+            return read_file(self.path, "TOML")
+        except FileNotFoundError:
+            return None
+        except IsADirectoryError:
+            raise file_error(self.path, "is a folder, expected a .toml file.") from None
+
+    def save(self, laboratory: Laboratory) -> None:
+        """Replace the file, unless somebody else changed it since it was read."""
+        with self._lock:
+            if self._read() != self._content:
+                raise OutputError(
+                    f"{self.path.name} was changed by another program since it was read: it is not replaced. "
+                    "Start the review again to see its montages."
+                )
+            write_text_atomic(self.path, schema.toml_text(laboratory.to_dict()), overwrite=True)
+            self._content, self.laboratory = self._read(), laboratory
+
+
+def read_montages(path: Path) -> Laboratory:
+    """Read a file of montages; an error names the file and the key."""
+    document = schema.read_toml(path, "montages")
+    try:
+        return Laboratory.from_dict(document)
+    except InputError as error:
+        raise file_error(path, str(error)) from None
