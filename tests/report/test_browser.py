@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -264,3 +266,26 @@ def test_the_policy_stops_what_is_not_the_page_s_own(browser, tmp_path):
     assert page.evaluate("getComputedStyle(document.querySelector('main > b')).color") != "rgb(255, 0, 0)"
     assert len([text for text in refused if "Content Security Policy" in text]) == 2
     page.close()
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_the_picture_is_saved_as_a_file_of_its_own(open_page, browser, tmp_path, sample):
+    page = open_page(getattr(report_samples, sample)())
+    with page.expect_download() as saved:
+        page.click("#save-svg")
+    svg = tmp_path / "saved.svg"
+    saved.value.save_as(svg)
+    assert saved.value.suggested_filename.endswith(".svg")
+    alone, shown = ElementTree.parse(svg).getroot(), page.locator("#night svg").first
+    assert not [node for node in alone.iter() if node.get("style")]
+    texts = [node.text for node in alone.iter() if node.tag.endswith("}text")]
+    assert texts == shown.locator("text").all_text_contents()
+    with page.expect_download() as saved:
+        page.click("#save-png")
+    png = tmp_path / "saved.png"
+    saved.value.save_as(png)
+    pixels = plt.imread(png)
+    width, height = (round(3 * float(alone.get(side))) for side in ("width", "height"))
+    assert pixels.shape[:2] == (height, width)
+    assert len(np.unique(pixels[::7, ::7, :3].reshape(-1, 3), axis=0)) > 10  # not empty
+    assert violations(page) == []

@@ -85,7 +85,7 @@ def test_page_needs_nothing_from_outside_and_runs_its_own_script_alone(any_html)
     ]
     assert policy == (
         f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; "
-        "base-uri 'none'; form-action 'none'"
+        "base-uri 'none'; form-action 'none'; img-src data:"
     )
 
 

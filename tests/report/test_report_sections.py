@@ -9,6 +9,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from sklearn.metrics import confusion_matrix
 
 import pages
 import stageguard as sg
@@ -43,6 +44,31 @@ def test_transition_matrices_are_those_of_the_labels():
             shown = [float(cell) for cell in row[1:]]
             assert row[0] == names[a]
             assert shown == pytest.approx([100 * counts[a, b] / total for b in range(5)], abs=0.051)
+
+
+def test_confusion_with_the_expert_is_counted_before_and_after():
+    night, decoding = full_night()
+    names = decoding.profile.scheme.names
+    tables = {
+        table.one("caption").text: [pages.cells(row) for row in table.all("tr")]
+        for table in section(full(), "agreement").all("table")
+        if table.one("caption").text in ("Before", "After")
+    }
+    for name, labels in (("Before", decoding.argmax), ("After", decoding.hypnogram.labels)):
+        head, *rows = tables[name]
+        assert head == ["truth \\ night", *names]
+        counts = confusion_matrix(night.expert.labels, labels, labels=range(5))
+        for stage, row in enumerate(rows):
+            shown = [cell.split() for cell in row[1:]]
+            assert row[0] == names[stage]
+            assert [int(cell[0]) for cell in shown] == counts[stage].tolist()
+            shares = 100 * counts[stage] / counts[stage].sum()
+            assert [float(cell[1]) for cell in shown] == pytest.approx(shares.tolist(), abs=0.51)
+
+
+def test_without_an_expert_there_is_no_confusion():
+    page = pages.read(night_report(full_night()[1]))
+    assert not [node for node in page.all("h3") if node.text == "Confusion"]
 
 
 def test_transitions_stop_at_gaps_and_cuts_and_a_missing_stage_is_a_dash():

@@ -139,7 +139,7 @@ def night_report(
         "methods": night_methods(decoding, options.lights),
         "versions": _versions(decoding),
     }
-    return render_page("night.html.j2", context, script="night.js")
+    return render_page("night.html.j2", context, script="night.js", saves_pictures=True)
 
 
 def _check_text(value: object, where: str) -> None:
@@ -253,6 +253,7 @@ def _tables(
         "agreement_caption": ""
         if agreed is None
         else tables.agreement_caption(agreed[1], decoding.profile.scheme),
+        "confusions": () if agreed is None else tuple(tables.confusion_tables(*agreed)),
         "statistics_caption": words.statistics_caption(decoding, options, statistics.assumed),
         "statistic_groups": groups,
         "has_grades": card is not None,

@@ -32,11 +32,19 @@ FILTERS = (
 )
 
 
-def render_page(template: str, context: Mapping[str, Any], *, styles: str = "", script: str = "") -> str:
+def render_page(
+    template: str,
+    context: Mapping[str, Any],
+    *,
+    styles: str = "",
+    script: str = "",
+    saves_pictures: bool = False,
+) -> str:
     """Return a page from a template that extends ``page.html.j2``.
 
     `styles` and `script` name files in the folder of the templates; ``style.css`` is on every page. Texts of
-    the context are escaped and made printable.
+    the context are escaped and made printable. A page that saves its pictures as PNG may show images made by
+    its own script; they cannot come from elsewhere.
     """
     from markupsafe import Markup
 
@@ -44,7 +52,7 @@ def render_page(template: str, context: Mapping[str, Any], *, styles: str = "", 
     style, code = "\n".join(sheets), _read(script) if script else ""
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(code)}; "
-        "base-uri 'none'; form-action 'none'"
+        f"base-uri 'none'; form-action 'none'{'; img-src data:' if saves_pictures else ''}"
     )
     page = {"style": Markup(style), "script": Markup(code), "policy": policy, "version": __version__}
     return templates().get_template(template).render({**context, **page})

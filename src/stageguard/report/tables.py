@@ -167,6 +167,31 @@ def agreement_caption(after: Agreement, scheme: StageScheme) -> str:
     return f"{scored} {majority}" if after.n_epochs else scored
 
 
+@dataclass(frozen=True, slots=True)
+class ConfusionCell:
+    """Epochs of one stage of the expert's that a scoring gave one stage; `percent` is of the expert's."""
+
+    n_epochs: int
+    percent: float
+
+    @property
+    def level(self) -> int:
+        """How dark the cell is."""
+        return sum(self.percent >= low for low in HEAT)
+
+
+def confusion_tables(
+    before: Agreement, after: Agreement
+) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, list[ConfusionCell]]]]]:
+    """Yield name, stages, and rows of cells by the expert's stage, before and after."""
+    for name, agreed in (("Before", before), ("After", after)):
+        rows = []
+        for stage, counts in zip(agreed.scheme.names, agreed.confusion.tolist(), strict=True):
+            total = sum(counts)
+            rows.append((stage, [ConfusionCell(n, 100 * n / total if total else math.nan) for n in counts]))
+        yield name, agreed.scheme.names, rows
+
+
 def transition_matrices(
     scorings: Iterable[tuple[str, Hypnogram]], cuts: Sequence[int]
 ) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, list[tuple[float, int]]]]]]:

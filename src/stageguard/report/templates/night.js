@@ -191,6 +191,48 @@ const point = (event) => {
   tip.style.top = `${clamp(event.clientY + 16, 8, Math.max(8, innerHeight - tip.offsetHeight - 8))}px`;
 };
 
+// ---- the picture as a file of its own: the style sheet's rules become attributes, for it has no style sheet there
+const STYLES = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity", "opacity",
+  "font-family", "font-size", "font-weight", "text-anchor"];
+const standalone = (svg) => {
+  const copy = svg.cloneNode(true), copies = [...copy.querySelectorAll("*")];
+  [...svg.querySelectorAll("*")].forEach((element, number) => {
+    const style = getComputedStyle(element);
+    for (const name of STYLES) copies[number].setAttribute(name, style.getPropertyValue(name));
+  });
+  copy.querySelectorAll(".here, .window").forEach((frame) => frame.remove());
+  const { width, height } = svg.viewBox.baseVal;
+  copy.setAttribute("width", width);
+  copy.setAttribute("height", height);
+  const paper = draw(copy, "rect", { width, height, fill: getComputedStyle(document.body).backgroundColor });
+  copy.insertBefore(paper, copy.firstElementChild?.tagName === "title" ? copy.children[1] : copy.firstChild);
+  return { text: new XMLSerializer().serializeToString(copy), width, height };
+};
+const fileName = (suffix) => `${document.title.replace(/[^\p{L}\p{N}._-]+/gu, "_") || "night"}.${suffix}`;
+const download = (blob, suffix) => {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = fileName(suffix);
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+  byId("saved").textContent = `Saved as ${link.download}.`;
+};
+const PIXELS = 3; // of a PNG, per unit of the picture: some 300 dpi in a column of text
+const savePng = ({ text, width, height }) => {
+  const image = new Image(), canvas = document.createElement("canvas");
+  image.onerror = () => { byId("saved").textContent = "This browser cannot make a PNG of it: save the SVG."; };
+  image.onload = () => {
+    Object.assign(canvas, { width: width * PIXELS, height: height * PIXELS });
+    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    canvas.toBlob((blob) => (blob ? download(blob, "png") : image.onerror()));
+  };
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
+};
+byId("figures").hidden = false;
+byId("save-svg").addEventListener("click", () =>
+  download(new Blob([standalone(overview).text], { type: "image/svg+xml" }), "svg"));
+byId("save-png").addEventListener("click", () => savePng(standalone(overview)));
+
 // a box that scrolls can be reached by keys
 const reach = new ResizeObserver((entries) => {
   for (const { target } of entries) {
