@@ -56,6 +56,18 @@ def nights(folder: Path, n: int, hours: float = 1) -> None:
         night.expert.save(folder / "experts" / f"n{seed:03d}.txt")
 
 
+def dataset(folder: Path, n_sites: int = 40, n_nights: int = 12) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for site in range(n_sites):
+        nights = [sg.simulate_night("human-psg-5", hours=2, seed=seed).density for seed in range(n_nights)]
+        frames = [night.to_frame().assign(id=f"s{site}n{k}") for k, night in enumerate(nights)]
+        tables = [pa.Table.from_pandas(frame, preserve_index=False) for frame in frames]
+        (folder / "data" / f"site={site}").mkdir(parents=True)
+        pq.write_table(pa.concat_tables(tables), folder / "data" / f"site={site}" / "part-0.parquet")
+
+
 def features(folder: Path) -> None:
     run(
         [
@@ -109,6 +121,14 @@ CASES = {
             "2",
         ],
         n_kills=15,
+    ),
+    "dataset": Case(
+        dataset,
+        lambda folder: [
+            *("decode", folder / "data", "-p", "human-psg-5", "--explain"),
+            *("-o", folder / "out" / "decoded", "--jobs", "2"),
+        ],
+        n_kills=8,
     ),
     "fit": Case(
         lambda folder: nights(folder, 8, 4),

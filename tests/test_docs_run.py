@@ -34,6 +34,7 @@ NEEDS = {  # package -> what on a page needs it
     "torch": re.compile(r"^(import torch|from stageguard\.nn|stageguard (train|study) )", re.MULTILINE),
     "yasa": re.compile("--stager yasa"),
     "keras": re.compile("--stager sleepecg"),
+    "distributed": re.compile('scheduler="local"'),
 }
 COMMAND = re.compile(r"^(\$ |stageguard [a-z])", re.MULTILINE)
 

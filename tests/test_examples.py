@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import shlex
 from pathlib import Path
@@ -21,16 +22,14 @@ def test_python_examples_are_valid_and_say_what_they_are_for(path):
 
 
 @pytest.mark.parametrize("name", ["slurm_dask", "kubernetes_dask"])
-def test_cluster_examples_run_a_study_with_options_that_exist(name, capsys):
+def test_cluster_examples_decode_a_cohort_with_arguments_that_exist(name):
     tree = ast.parse((EXAMPLES / f"{name}.py").read_text("utf-8"))
-    words = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
-    lists = [node.elts for node in ast.walk(tree) if isinstance(node, ast.List)]
-    commands = [[getattr(item, "value", None) for item in items][:3] for items in lists]
-    assert ["stageguard", "study", "run"] in commands
-    options = [word for word in words if str(word).startswith("--")]
-    assert options == ["--output", "--scheduler"]
-    said = Runner(capsys)("study", "run", "--help").out
-    assert all(option in said for option in options)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    (call,) = [call for call in calls if ast.unparse(call.func) == "sg.decode_cohort"]
+    options = {keyword.arg: None for keyword in call.keywords}
+    assert {"scheduler", "wait_minutes"} <= options.keys()
+    bound = inspect.signature(sg.decode_cohort).bind(*call.args, **options)
+    assert [*bound.arguments][:3] == ["source", "profile", "output"]
 
 
 def test_the_snakefile_is_python_but_for_its_rules():
