@@ -18,6 +18,7 @@ from stageguard.cli.command import command, option
 from stageguard.cli.decoded import print_manifest
 from stageguard.cli.outcomes import print_notes, print_problems
 from stageguard.cli.terminal import Console, json_list, one_line, outcome_bar, print_error
+from stageguard.formats.cohort_dataset import is_dataset
 from stageguard.formats.cohort_table import has_ids
 from stageguard.formats.outputs import PLAIN_SUFFIXES
 from stageguard.night.timing import Moment
@@ -191,7 +192,7 @@ def _is_file_name(output: Path, files: Sequence[Path]) -> bool:
         )
     if suffix not in PLAIN_SUFFIXES:
         return False
-    return suffix == ".json" or not files or not any(has_ids(path) for path in files)
+    return suffix == ".json" or not any(has_ids(path) or is_dataset(path) for path in files)
 
 
 def end_decoding(
