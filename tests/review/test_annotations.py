@@ -201,7 +201,7 @@ def test_annotations_are_aligned_by_the_clock(tmp_path):
 def test_a_file_without_a_clock_counts_from_the_recording_s_start(tmp_path):
     path = written(tmp_path, "events-luna", {2: EVENTS[2]})
     found = existing_events(hypnogram(offset=12.0), None, path)
-    assert [(one.kind, one.begin) for one in found.events] == [("arousal", 30.0)]
+    assert [(one.kind, one.begin, one.text) for one in found.events] == [("arousal", 30.0, "Arousal")]
 
 
 def test_a_file_without_annotations_is_refused_and_a_damaged_recording_is_a_remark(tmp_path):

@@ -105,6 +105,9 @@ def test_what_cannot_be_reviewed_is_one_line(run, tmp_path):
     assert mentions(error_line(run("review", tmp_path)), "holds no outputs", "decode")
     (tmp_path / "torn.edf").write_bytes(b"0       ")
     assert "torn.edf" in error_line(run("review", path, "--profile", STRICT, "--edf", tmp_path / "torn.edf"))
+    for name in ("none.annot", "torn.edf"):
+        words = ("--profile", STRICT, "--events", tmp_path / name)
+        assert name in error_line(run("review", path, *words))
     assert sorted(each.name for each in tmp_path.iterdir()) == ["night.csv", "torn.edf"]
     assert run("review", path, "-p", STRICT, "-o", tmp_path / "a.csv").code == 2
 

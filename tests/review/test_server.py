@@ -450,3 +450,28 @@ def test_the_server_ends_when_it_is_told_to(tmp_path):
     with pytest.raises(httpx.ConnectError):
         httpx.get(server.url)
     assert [path.name for path in tmp_path.iterdir()] == ["night.csv"]
+
+
+def test_events_are_marked_listed_and_written(client, folder):
+    event = {"kind": "arousal", "begin": 31, "end": 34.5, "channel": "EEG C4-M1", "text": ""}
+    answer = act(client, {"do": "add_event", "event": event})
+    assert answer.status_code == 200
+    (row,) = answer.json()["events"]
+    assert row | {"when": "", "number": 0} == event | {"who": "anna", "when": "", "number": 0}
+    refused = act(client, {"do": "add_event", "event": event | {"end": 1e6}})
+    assert refused.status_code == 400
+    assert mentions(refused.json()["error"], "end", 2400) and "\n" not in refused.json()["error"]
+    state = client.get("/api/nights/0").json()
+    assert [kind["name"] for kind in state["kinds"]][:2] == ["arousal", "spindle"]
+    written = client.post("/api/nights/0/export", json={"format": "events-luna"}).json()
+    assert written["file"].endswith("night.anna.events.annot")
+    assert "arousal\t.\tEEG C4-M1\t31\t+3.5" in Path(written["file"]).read_text()
+    assert client.get("/api/nights/0/events").json() == {"events": [], "notes": []}
+    assert client.get("/api/nights/1/events").status_code == 404
+
+
+def test_artefacts_are_the_quality_that_the_page_shows(client):
+    event = {"kind": "artefact", "begin": 30, "end": 36, "channel": "", "text": ""}
+    state = act(client, {"do": "add_event", "event": event}).json()
+    assert array(state["quality"], np.uint8)[:3].tolist() == [100, 80, 100]
+    assert state["settings"]["can_choose"]

@@ -71,8 +71,16 @@ def existing_events(night: Hypnogram, recording: Path | None, given: Path | None
 
 
 def _existing(event: Event, file: str) -> ExistingEvent:
-    own = scored_event(event)
-    return ExistingEvent(own.kind, own.begin, own.end, own.channel, own.text, file)
+    found = scored_event(event)
+    text = found.text
+    if is_own_word(event.text):  # told in the words of this page
+        text = BY_NAME[found.kind].title + (f"{TEXT_MARK}{text}" if text else "")
+    return ExistingEvent(found.kind, found.begin, found.end, found.channel, text, file)
+
+
+def is_own_word(text: str) -> bool:
+    """Whether the text of an annotation begins with the word of a kind, as reviews write it."""
+    return text.partition(CHANNEL_MARK)[0].partition(TEXT_MARK)[0] in BY_WORD
 
 
 def scored_event(event: Event) -> ScoredEvent:
@@ -81,7 +89,7 @@ def scored_event(event: Event) -> ScoredEvent:
     word, _, said = words.partition(TEXT_MARK)
     details = dict(event.details)
     text = details.get(DESCRIPTION) or details.get("instance") or said
-    if word in BY_WORD:
+    if is_own_word(event.text):
         kind = BY_WORD[word].name
     else:
         kind, text = kind_of_text(words), f"{words} {text}".strip() if text != said else words

@@ -60,7 +60,7 @@ KINDS = (
         "K-complex",
     ),
     EventKind(
-        *("apnoea", "Apnoea", "p", "apnea", r"(?:apno?ea|hypopno?ea)"),
+        *("apnoea", "Apnoea", "o", "apnea", r"(?:apno?ea|hypopno?ea)"),
         Shade("#0B6FA4", "#6FBFEA"),
         "Apnoea or hypopnoea",
     ),

@@ -147,7 +147,8 @@ export class Bar {
   }
 
   exportDialog() {
-    const select = make("select", { id: "format" }, ...this.desk.night.formats.map(({ name, about }) =>
+    const { formats, event_formats: ofEvents, events } = this.desk.night;
+    const select = make("select", { id: "format" }, ...[...formats, ...(events.length ? ofEvents : [])].map(({ name, about }) =>
       option(name, about ? `${name}: ${about}` : name)));
     const answer = make("p", { id: "exported", role: "status" });
     const write = async () => {

@@ -4,6 +4,7 @@
 export function keysOf(desk) {
   const step = (by) => () => desk.moveBy(by);
   const { stages, epochs } = desk.night;
+  const { kinds } = desk.night;
   return [
     { shown: "→ / ←", about: "next, previous epoch", match: { ArrowRight: step(1), ArrowLeft: step(-1) } },
     { shown: "shift + → / ←", about: "10 epochs on, back", shift: { ArrowRight: step(10), ArrowLeft: step(-10) } },
@@ -12,6 +13,12 @@ export function keysOf(desk) {
     { shown: "n / p", about: "next, previous epoch worth a look (blind: not yet scored)",
       match: { n: () => desk.moveInQueue(1), p: () => desk.moveInQueue(-1) } },
     { shown: "g", about: "go to an epoch’s number or a time", match: { g: () => desk.askWhere() } },
+    { shown: kinds.map((kind) => kind.key).join(" "), get match() { return desk.events.keys; },
+      about: `once a stretch of the signals is selected: mark it as ${kinds.map((kind) => kind.title).join(", ")}` },
+    { shown: "x", about: "without such a stretch: mark the epoch, or the selected epochs, as artefact",
+      match: { x: () => desk.events.markEpochs() } },
+    { shown: "shift + Backspace", about: "remove your event under the cursor on the signals",
+      shift: { Backspace: () => desk.events.removeHere(), Delete: () => desk.events.removeHere() } },
     { shown: stages.map((stage) => stage.key).join(" "), about: `set ${stages.map((stage) => stage.name).join(", ")}`,
       match: Object.fromEntries(stages.map((stage, index) => [stage.key, () => desk.set(index)])) },
     ...(desk.night.opinions ? [{ shown: "9 / 0",

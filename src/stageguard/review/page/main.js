@@ -3,6 +3,7 @@
 import { Bar } from "./bar.js";
 import { Caliper } from "./caliper.js";
 import { Desk } from "./desk.js";
+import { Events } from "./events.js";
 import { keysOf, meaningOf } from "./keys.js";
 import { readableOn, themeOf } from "./lanes.js";
 import { EpochPanel } from "./panel.js";
@@ -115,7 +116,9 @@ async function begin() {
   desk.signals = new Signals(desk, overview);
   desk.caliper = new Caliper(desk);
   desk.signals.layers.push(desk.caliper);
+  desk.events = new Events(desk);
   desk.parts = [desk.bar, desk.layout, new Controls(desk), overview, new Detail(desk), desk.panel, new Sheets(desk), desk.signals, desk.caliper,
+    desk.events,
     new Moved(desk),
     { open: () => { desk.keys = keysOf(desk); } }];
   listen(desk);

@@ -1,6 +1,7 @@
 // The lower part of the side panel: the queue, statistics and indicators with their bands, facts of the night.
 
 import { agreementSheet, disputeHeading, disputeText } from "./adjudication.js";
+import { eventNeeds, eventSheet } from "./events.js";
 import { byId, count, make, numberText, option, paragraph, pushButton, timeAt } from "./words.js";
 
 const LISTED = 100; // entries of the queue to show
@@ -22,6 +23,7 @@ const TABS = [
   { id: "indicators", title: "Indicators", fill: indicatorSheet, needs: ({ night }) => [night.indicators] },
   { id: "agreement", title: "Agreement", fill: agreementSheet, needs: ({ night }) => [night.comparisons],
     isShown: ({ night }) => Boolean(night?.opinions) },
+  { id: "events", title: "Events", fill: eventSheet, needs: eventNeeds },
   { id: "facts", title: "Night", fill: factSheet, needs: ({ night }) => [night.revision, night.changes, night.agreement] },
 ];
 

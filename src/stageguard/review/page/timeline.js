@@ -64,7 +64,7 @@ export class Overview {
     const { night } = this.desk;
     const hasTop = (night.cycles || []).length > 0 || night.lights_off !== null || night.lights_on !== null;
     const isStrip = this.desk.layout.isFolded("overview");
-    const lanes = lanesOf(night, { cells: false }).filter((lane) => !isStrip || lane.own || lane.kind === "marks");
+    const lanes = lanesOf(night, { cells: false }).filter((lane) => !isStrip || lane.own || ["marks", "events"].includes(lane.kind));
     this.top = hasTop && !isStrip ? 30 : 8;
     let height = placeLanes(lanes, this.top, stack.narrow);
     const { spectrogram } = isStrip ? {} : this;
