@@ -174,7 +174,7 @@ def test_negative_is_up_unless_the_scorer_wants_it_down(scorer, night):
         above = page.evaluate(TRACE_HEIGHT, [0.75, 30])
         assert below > 5 and above < -5
         page.select_option("#polarity", "positive")
-        page.wait_for_function(f"({TRACE_HEIGHT})([0.25, 30]) < -5")
+        page.wait_for_function(f"() => ({TRACE_HEIGHT})([0.25, 30]) < -5")
 
 
 def test_units_are_written_as_people_write_them(scorer, night):
