@@ -113,16 +113,17 @@ def test_what_cannot_be_reviewed_is_one_line(run, tmp_path):
 
 
 def test_a_folder_of_outputs_and_one_of_probabilities(run, tmp_path):
-    from stageguard.cli.commands.review import _nights
+    from stageguard.cli.reviewed_nights import find_reviewed
     from stageguard.runner.decode_one import DecodeOptions
 
     for name in ("one", "two"):
         write_probabilities(tmp_path / f"{name}.csv", seed=len(name))
     assert run("decode", tmp_path, "--profile", STRICT, "--output", tmp_path / "out").code == 0
     options = DecodeOptions()
-    names = [path.name for path in _nights([tmp_path], STRICT, options)]
+    found = find_reviewed([tmp_path], None, sg.Profile.load(STRICT), options)
+    names = [night.path.name for night in found.nights]
     assert names == ["one.csv", "two.csv"]
-    names = [path.name for path in _nights([tmp_path / "out"], None, options)]
+    names = [night.path.name for night in find_reviewed([tmp_path / "out"], None, None, options).nights]
     assert names == ["one.hypnogram.tsv", "two.hypnogram.tsv"]
     session = ReviewSession([asked(tmp_path / "one.csv")], "anna", output=tmp_path / "kept")
     do(session.review(0), do="agree", first=0, last=0)

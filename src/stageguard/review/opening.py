@@ -52,6 +52,7 @@ class ReviewRequest:
     edf: Path | None = None
     night_name: str | None = None  # if it differs from the file's name
     events: Path | None = None  # a file of annotations to show
+    error: str | None = None  # why it cannot be read, known before
 
     @property
     def name(self) -> str:
@@ -87,6 +88,8 @@ def recorded_options(
 
 def open_night(request: ReviewRequest) -> NightUnderReview:
     """Read a night; any error in its files is reported in one line."""
+    if request.error is not None:
+        raise InputError(request.error)
     if request.is_output:
         request, source = _from_record(request)
     elif request.profile is None:

@@ -12,8 +12,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from stageguard.base import checks
 from stageguard.base.errors import InputError, PinError, StageGuardError, error_message, for_people
 from stageguard.base.files import file_error, real_path, write_text_atomic, write_together
@@ -33,7 +31,7 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.report.summary import measures_of
 from stageguard.review.annotations import ExistingEvents, event_list, existing_events
 from stageguard.review.dispute import CONSENSUS, Comparison, Dispute, comparison_table
-from stageguard.review.journal import REVIEW_SUFFIX, Journal, check_exports, check_head, now, read_journal
+from stageguard.review.journal import REVIEW_SUFFIX, Journal, check_exports, check_head, now
 from stageguard.review.montage import FILE_NAME, MontageFile
 from stageguard.review.night import (
     NightUnderReview,
@@ -49,6 +47,7 @@ from stageguard.review.night import (
     replay,
 )
 from stageguard.review.opening import ReviewRequest, head_of, open_night, recorded_options
+from stageguard.review.progress import Progress, journal_progress, progress_of
 from stageguard.review.queue import Queue, queue_of
 from stageguard.review.results import check_unchanged, open_dispute
 from stageguard.review.signals import RecordingSignals
@@ -427,16 +426,16 @@ class ReviewSession:
             "has_scoring": request.scoring is not None,
             "error": self.errors[index],
         }
-        row |= dict.fromkeys(("changed", "pins", "looked_at", "queue_left"))
-        if review is None:
-            row["begun"] = _has_actions(self.journal_path(index))
-            return row
-        at = review.now
-        row |= {"pins": len(at.state.pins), "looked_at": at.state.n_agreed, "begun": True}
-        if not at.state.is_blind:
-            row["changed"] = int(np.count_nonzero(at.result.labels != review.night.argmax))
-            row["queue_left"] = review.n_stretches_left
-        return row
+        progress = None if opened is None else self._progress(index, opened, review)
+        if progress is None:
+            return row | dict.fromkeys(("scored", "looks", "left")) | {"begun": False}
+        done = {"scored": progress.scored, "looks": progress.looks, "left": progress.left}
+        return row | done | {"begun": progress.is_begun}
+
+    def _progress(self, index: int, night: NightUnderReview, review: Review | None) -> Progress | None:
+        if review is not None:
+            return progress_of(night, review.now.state, review.n_stretches_left)
+        return journal_progress(night, self.journal_path(index), is_blind=self.is_blind)
 
     def close(self) -> None:
         """Close all reviews; of adjudications, keep how far their scorers agree."""
@@ -455,10 +454,3 @@ def _checked_name(scorer: str) -> str:
             f"scorer is {checks.shown(scorer)}, expected a name of 1 to {MOST_NAME} printable characters."
         )
     return name
-
-
-def _has_actions(path: Path) -> bool:
-    try:
-        return bool(path.is_file() and read_journal(path).actions)
-    except (StageGuardError, OSError):
-        return False

@@ -6,7 +6,6 @@ import getpass
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from webbrowser import open_new_tab
@@ -18,17 +17,15 @@ from click.exceptions import Exit
 from stageguard.base.errors import InputError
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
+from stageguard.cli.reviewed_nights import Beside, find_reviewed, with_files_beside
 from stageguard.cli.terminal import Console, count, print_error
-from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
 from stageguard.report.summary import shown
 from stageguard.review.dispute import Comparison
-from stageguard.review.opening import ReviewRequest
 from stageguard.review.review import ReviewSession
 from stageguard.review.server import ReviewServer
 from stageguard.runner.decode_one import DecodeOptions
-from stageguard.runner.inputs import find_densities
 
 TUNNEL = (
     "the page is served to this computer alone, for it shows people's nights. From another one, open a "
@@ -43,12 +40,12 @@ TUNNEL_PORT = 8642
     "nights",
     metavar="NIGHT",
     nargs=-1,
-    required=True,
     type=opt.HERE,
-    help="Probabilities with --profile, or .hypnogram.tsv files; a folder of either.",
+    help="Probabilities with --profile, or .hypnogram.tsv files; a folder of either, or a sample list.",
 )
+@opt.sample_list
 @option("--profile", "-p", metavar="NAME", help="Needed for probabilities; an output records its own.")
-@option("--edf", metavar="FILE", type=opt.HERE, help="The recording of the night, to see its signals.")
+@option("--edf", metavar="FILE|FOLDER", type=opt.HERE, help="The recordings, to see their signals.")
 @option(
     "--montage",
     metavar="FILE",
@@ -57,13 +54,13 @@ TUNNEL_PORT = 8642
 )
 @option(
     "--scoring",
-    metavar="FILE",
+    metavar="FILE|FOLDER",
     type=opt.HERE,
-    help="An expert's scoring of the night, to see beside it.",
+    help="An expert's scorings, to see beside the nights.",
 )
 @option(
     "--events",
-    metavar="FILE",
+    metavar="FILE|FOLDER",
     type=opt.PATH,
     help="Annotations to see on the signals: EDF+, XML of NSRR, .annot of Luna, BIDS events.",
 )
@@ -98,6 +95,7 @@ TUNNEL_PORT = 8642
 @opt.scoring_format
 def review(
     nights: tuple[Path, ...],
+    samples: Path | None,
     profile: str | None,
     edf: Path | None,
     montage: Path | None,
@@ -120,11 +118,13 @@ def review(
     """Review nights in the browser: set epochs, and the night is decoded around them at once.
 
     Every action is saved at once in NIGHT.SCORER.review.jsonl; the same command goes on from there. The input
-    files are never changed.
+    files are never changed. Of several nights, recordings and scorings are in folders, named like the
+    nights, or in a list.
 
     Examples
     --------
     stageguard review night.csv --profile human-psg-5 --edf night.edf --scorer anna
+    stageguard review nights --profile human-psg-5 --edf recordings --scorer anna
     stageguard review night.csv --profile human-psg-5 --adjudicate anna,ben --scorer carl
     """
     if host is not None or remote:
@@ -132,20 +132,15 @@ def review(
     between = None if adjudicate is None else _two_scorers(adjudicate)
     if between is not None and (blind or scoring is not None):
         raise UsageError("--adjudicate is blind already, and without --scoring. Leave these options out.")
-    paths = _nights(nights, profile, options)
-    if len(paths) > 1 and any(file is not None for file in (edf, scoring, events)):
-        raise UsageError("--edf, --scoring and --events belong to one night: review the nights one by one.")
     loaded = None if profile is None else Profile.load(profile)
+    found = with_files_beside(find_reviewed(nights, samples, loaded, options), Beside(edf, scoring, events))
+    paths = [night.path for night in found.nights]
     options = companions.add_to(options, paths, loaded)
     if output is not None and output.suffix == ".jsonl" and len(paths) > 1:
         raise UsageError(f"--output is one file for {count(len(paths), 'night')}, expected a folder.")
     if output is not None and output.suffix and output.suffix != ".jsonl":
         raise UsageError(f"--output is {output.name!r}, expected a folder or the name of a .jsonl file.")
-    options = replace(options, lights_off=lights[0], lights_on=lights[1])
-    asked = [
-        ReviewRequest(path, loaded, options, start, scoring, scoring_format, edf, events=events)
-        for path in paths
-    ]
+    asked = found.requests(loaded, options, lights=lights, start=start, scoring_format=scoring_format)
     session = ReviewSession(
         asked,
         scorer or _account(),
@@ -155,12 +150,12 @@ def review(
         montage=montage,
     )
     try:
-        _serve(session, port, opens=not no_open)
+        _serve(session, port, found.notes, opens=not no_open)
     finally:
         session.close()
 
 
-def _serve(session: ReviewSession, port: int, *, opens: bool) -> None:
+def _serve(session: ReviewSession, port: int, notes: Sequence[str], *, opens: bool) -> None:
     """Open the first night that can be read, print the address of the page, and serve it until the end."""
     for path, error in zip((night.path for night in session.requests), session.errors, strict=True):
         if error is not None:
@@ -184,6 +179,7 @@ def _serve(session: ReviewSession, port: int, *, opens: bool) -> None:
     if resumed.n_dropped:
         out.list("Dropped", [f"a last line of {resumed.n_dropped} bytes that was never completed"])
     out.list("Saved in", [first.journal.path])
+    out.list("Note", notes)
     out.print("Ctrl-C ends it; nothing is lost.")
     sys.stdout.flush()
     if opens and _has_display():
@@ -216,24 +212,6 @@ def _print_comparisons(night: str, comparisons: Sequence[Comparison], out: Conso
     out.table(("scorings", ">all", *(f">{name}" for name in names)), rows)
     if len(comparisons) == 1:
         out.print("The consensus is not complete yet.")
-
-
-def _nights(files: Sequence[Path], profile: str | None, options: DecodeOptions) -> list[Path]:
-    """Return the files to review: probabilities with a profile, else outputs of `decode`."""
-    if profile is not None:
-        return [night.path for night in find_densities(files, None, Profile.load(profile), options).nights]
-    paths: list[Path] = []
-    for path in files:
-        if not path.is_dir():
-            paths.append(path)
-            continue
-        outputs = sorted(file for file in path.iterdir() if file.name.endswith(TSV_SUFFIX))
-        if not outputs:
-            raise InputError(
-                f"{path} holds no outputs of decode. Review probabilities with --profile, or decode first."
-            )
-        paths += outputs
-    return paths
 
 
 def _account() -> str:

@@ -44,6 +44,10 @@ export function keysOf(desk) {
       match: { ArrowUp: () => desk.caliper.step(0, -1), ArrowDown: () => desk.caliper.step(0, 1) } },
     { shown: "i", about: "measure from the cursor on: begin, end (or drag over the signals)", match: { i: () => desk.caliper.toggle() } },
     { shown: "[ / ]", about: "signals smaller, larger", match: { "[": () => desk.scale(1), "]": () => desk.scale(-1) } },
+    ...(desk.nights.isChoice ? [{ shown: "shift + n", about: "the list of nights; a number or a part of a name, and Enter, opens one",
+      shift: { n: () => desk.nights.show() } },
+    { shown: "Page down / Page up", about: "next, previous night",
+      match: { PageDown: () => desk.nights.step(1), PageUp: () => desk.nights.step(-1) } }] : []),
     { shown: "?", about: "this list", match: { "?": () => desk.help() } },
     { shown: "Escape", about: "close the list, drop the stretch or measure, leave a field", match: { Escape: () => desk.drop() } },
   ];

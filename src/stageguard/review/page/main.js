@@ -9,6 +9,7 @@ import { readableOn, themeOf } from "./lanes.js";
 import { EpochPanel } from "./panel.js";
 import { Layout } from "./layout.js";
 import { Moved } from "./moved.js";
+import { Nights } from "./nights.js";
 import { Sheets } from "./sheets.js";
 import { Signals } from "./signals.js";
 import { Detail, Overview } from "./timeline.js";
@@ -112,6 +113,7 @@ async function begin() {
   const overview = new Overview(desk);
   desk.bar = new Bar(desk);
   desk.layout = new Layout(desk);
+  desk.nights = new Nights(desk);
   desk.panel = new EpochPanel(desk);
   desk.signals = new Signals(desk, overview);
   desk.caliper = new Caliper(desk);
@@ -119,7 +121,7 @@ async function begin() {
   desk.events = new Events(desk);
   desk.parts = [desk.bar, desk.layout, new Controls(desk), overview, new Detail(desk), desk.panel, new Sheets(desk), desk.signals, desk.caliper,
     desk.events,
-    new Moved(desk),
+    new Moved(desk), desk.nights,
     { open: () => { desk.keys = keysOf(desk); } }];
   listen(desk);
   try {

@@ -1,0 +1,63 @@
+"""How far the review of a night has come, by its journal alone: nothing is decoded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from stageguard.base.errors import StageGuardError
+from stageguard.review.journal import MALFORMED, JournalFile, read_journal
+from stageguard.review.night import NightUnderReview
+from stageguard.review.state import ReviewState, act, parse_action
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The progress of a review.
+
+    Attributes
+    ----------
+    scored : int
+        Epochs that were given a stage, agreed with, or settled by two scorers.
+    looks : int
+        Decisions about stretches of epochs.
+    left : int or None
+        What is left: epochs of a blind review or an adjudication, else stretches that are worth a look, which
+        are known once the night was opened.
+    is_begun : bool
+        Whether anything was done.
+    """
+
+    scored: int
+    looks: int
+    left: int | None
+    is_begun: bool
+
+
+def progress_of(night: NightUnderReview, state: ReviewState, n_stretches_left: int | None) -> Progress:
+    """Return the progress of a review in a state."""
+    by_epochs = state.is_blind or night.dispute is not None
+    left = night.n_epochs - len(state.pins) if by_epochs else n_stretches_left
+    return Progress(len(state.pins), state.n_stretches_done, left, state.revision > 0)
+
+
+def journal_progress(night: NightUnderReview, path: Path, *, is_blind: bool) -> Progress | None:
+    """Return the progress of a review that is not open; None if its journal cannot be read."""
+    try:
+        journal = read_journal(path) if path.is_file() else None
+        state = night.opening_state(is_blind=is_blind)
+        if journal is not None and journal.head:
+            state = _last_state(night, journal)
+    except (StageGuardError, OSError, *MALFORMED):  # opening the night will raise the error
+        return None
+    return progress_of(night, state, None)
+
+
+def _last_state(night: NightUnderReview, journal: JournalFile) -> ReviewState:
+    """Return the decisions of a journal; whether they agree with the night is checked when it is opened."""
+    state = night.opening_state(is_blind=bool(journal.head["blind"]))
+    profiles = [str(record["name"]) for record in journal.actions if "name" in record]
+    for record in journal.actions:
+        action = parse_action(record, night.scheme, night.n_epochs, profiles)
+        state = act(state, action, str(record["who"]), night.n_epochs, str(record["when"]))
+    return state
