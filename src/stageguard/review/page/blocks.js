@@ -83,6 +83,15 @@ export class Blocks {
     }
   }
 
+  /** Whether all blocks of a stretch are there. */
+  has(stretch) {
+    const [first, last] = this.numbers(stretch);
+    for (let number = first; number <= last; number += 1) {
+      if (number * this.level.epochs < this.night.epochs && !this.kept.get(this.key(number))?.channels) return false;
+    }
+    return true;
+  }
+
   /** Return the blocks of a stretch that are there, each with its channels, and the first error. */
   within(stretch) {
     const [first, last] = this.numbers(stretch);
