@@ -140,7 +140,7 @@ def measure_signals(browser: Browser, folder: Path) -> None:
 
         tell("next epoch", [signal_milliseconds(page, press("ArrowRight"), 250) for _ in range(100)])
         tell(
-            "next epoch, four a second",
+            "next epoch, 100 ms after the last",
             [signal_milliseconds(page, press("ArrowRight"), 100) for _ in range(100)],
         )
         tell("set a stage and go on", [signal_milliseconds(page, press("2"), 1000) for _ in range(20)])

@@ -251,6 +251,7 @@ def test_help_lists_the_keys_and_keeps_the_focus(scorer, night):
         page.keyboard.press("?")
         page.wait_for_selector("dialog[open]")
         assert {"Enter", "Home / End", "w 1 2 3 r"} <= set(page.locator("dialog kbd").all_inner_texts())
+        assert page.locator("dialog ol li").count() == 4
         for _ in range(3):
             page.keyboard.press("Tab")
             assert page.evaluate(

@@ -237,3 +237,18 @@ def test_usual_filters_are_those_of_the_kind_of_channel(tmp_path):
         "EMG chin": (10.0, 100.0),
         "ECG": (0.3, 70.0),
     }
+
+
+def test_a_window_reads_its_own_part_of_the_file(tmp_path, monkeypatch):
+    parts = [channel(name, SECONDS, RATE) for name in ("EEG C4-M1", "EOG E1-M2")]
+    signals = RecordingSignals(write_edf(tmp_path / "a.edf", parts), night())
+    lanes = [Lane("EEG C4-M1", high_pass_hz=0.3), Lane("EOG E1-M2")]
+    signals.window(0, 1, lanes)  # which also reads pieces all over the night, for the scale
+    read = []
+    fromfile = np.fromfile
+    monkeypatch.setattr(
+        np, "fromfile", lambda *given, **named: read.append(fromfile(*given, **named)) or read[-1]
+    )
+    signals.window(10, 1, lanes)
+    samples = sum(map(len, read))
+    assert 0 < samples <= 2 * RATE * (30 + 2 * 10 + 30 + 2)  # both channels lie in each record

@@ -115,9 +115,9 @@ def test_a_night_without_signals_shows_its_lanes(scorer, night):
     with served(night["path"]) as server:
         page = scorer.open(server.url).page
         assert page.is_visible("#detail")
-        page.keyboard.press("f")
-        page.wait_for_selector("#notice:has-text('--edf')")
-        assert page.is_visible("#profile")
+        page.keyboard.press("f")  # no key of a night without signals
+        scorer.press("ArrowRight")
+        assert page.is_visible("#profile") and page.is_hidden("#signals")
 
 
 def test_in_the_wide_mode_one_key_scores_an_epoch(scorer, night):
@@ -182,6 +182,22 @@ def test_units_are_written_as_people_write_them(scorer, night):
         page = open_signals(scorer, server.url)
         page.get_by_role("button", name="Whole night").click()
         assert "µV" in page.inner_text("body") and "uV" not in page.inner_text("body")
+
+
+@pytest.mark.parametrize("blind", [False, True])
+def test_help_says_how_one_works_and_lists_the_keys_of_signals(scorer, night, blind):
+    with served(**night, blind=blind) as server:
+        page = scorer.open(server.url).page
+        page.keyboard.press("?")
+        page.wait_for_selector("dialog[open]")
+        tables = page.locator("dialog .keys")
+        assert tables.count() == 2
+        assert {"f", "v / shift + v", "i"} <= set(tables.nth(1).locator("kbd").all_inner_texts())
+        assert ("Reveal" in scorer.text("dialog ol")) == blind
+        assert ("Enter" in scorer.text("dialog ol")) != blind
+        assert violations(page) == []
+        page.keyboard.press("Escape")
+        page.wait_for_selector("dialog", state="hidden")
 
 
 def test_a_montage_is_edited_saved_and_shown_again(scorer, night, tmp_path):

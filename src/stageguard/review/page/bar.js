@@ -2,7 +2,7 @@
 
 import { disputeText } from "./adjudication.js";
 import { get, post, ServerGone } from "./server.js";
-import { keysOf } from "./keys.js";
+import { helpOf } from "./help.js";
 import { secondScorerText } from "./sheets.js";
 import { byId, make, option, paragraph, pushButton, whenText } from "./words.js";
 
@@ -139,11 +139,7 @@ export class Bar {
   }
 
   help() {
-    const rows = keysOf(this.desk).map(({ shown, about }) => make("tr", {},
-      make("th", { scope: "row" }, make("kbd", { textContent: shown })), make("td", { textContent: about })));
-    const more = paragraph("Mouse: press on a lane to go there, drag around the epoch to select a stretch, "
-      + "drag the window over the whole night.", "quiet");
-    this.dialog("Keys", [make("table", { className: "keys" }, make("tbody", {}, ...rows)), more], []);
+    this.dialog("How to review a night", helpOf(this.desk), []);
   }
 
   exportDialog() {

@@ -1,6 +1,6 @@
 // The table of keys, which the help dialog lists as well.
 
-/** `shown` and `about` are for the help; `match` and `shift` map keys, without and with shift, to commands. */
+/** `shown`, `about` and `ofSignals` are for the help; `match` and `shift` map keys, without and with shift, to commands. */
 export function keysOf(desk) {
   const step = (by) => () => desk.moveBy(by);
   const { stages, epochs } = desk.night;
@@ -13,11 +13,11 @@ export function keysOf(desk) {
     { shown: "n / p", about: "next, previous epoch worth a look (blind: not yet scored)",
       match: { n: () => desk.moveInQueue(1), p: () => desk.moveInQueue(-1) } },
     { shown: "g", about: "go to an epoch’s number or a time", match: { g: () => desk.askWhere() } },
-    { shown: kinds.map((kind) => kind.key).join(" "), get match() { return desk.events.keys; },
+    { shown: kinds.map((kind) => kind.key).join(" "), get match() { return desk.events.keys; }, ofSignals: true,
       about: `once a stretch of the signals is selected: mark it as ${kinds.map((kind) => kind.title).join(", ")}` },
     { shown: "x", about: "without such a stretch: mark the epoch, or the selected epochs, as artefact",
       match: { x: () => desk.events.markEpochs() } },
-    { shown: "shift + Backspace", about: "remove your event under the cursor on the signals",
+    { shown: "shift + Backspace", ofSignals: true, about: "remove your event under the cursor on the signals",
       shift: { Backspace: () => desk.events.removeHere(), Delete: () => desk.events.removeHere() } },
     { shown: stages.map((stage) => stage.key).join(" "), about: `set ${stages.map((stage) => stage.name).join(", ")}`,
       match: Object.fromEntries(stages.map((stage, index) => [stage.key, () => desk.set(index)])) },
@@ -34,23 +34,31 @@ export function keysOf(desk) {
     { shown: "u / shift + u", about: "undo, redo", match: { u: () => desk.undo() }, shift: { u: () => desk.redo() } },
     { shown: "+ / -", about: "closer, wider",
       match: { "+": () => desk.zoom(-1), "=": () => desk.zoom(-1), "-": () => desk.zoom(1) } },
-    { shown: "f", about: "signals in the whole window; a stage key then sets and goes on to the next epoch",
-      match: { f: () => desk.layout.toggleWide() } },
-    { shown: "v / shift + v", about: "longer, shorter view of the signals; views shorter than an epoch turn its pages",
-      match: { v: () => desk.signals.changeView(1) }, shift: { v: () => desk.signals.changeView(-1) } },
-    { shown: ", / .", about: "cursor on the signals back, on by 0.1 s (with < and > by 1 s)",
-      match: { ",": () => desk.caliper.step(-0.1), ".": () => desk.caliper.step(0.1), "<": () => desk.caliper.step(-1), ">": () => desk.caliper.step(1) } },
-    { shown: "↑ / ↓", about: "cursor to the channel above, below",
-      match: { ArrowUp: () => desk.caliper.step(0, -1), ArrowDown: () => desk.caliper.step(0, 1) } },
-    { shown: "i", about: "measure from the cursor on: begin, end (or drag over the signals)", match: { i: () => desk.caliper.toggle() } },
-    { shown: "[ / ]", about: "signals smaller, larger", match: { "[": () => desk.scale(1), "]": () => desk.scale(-1) } },
+    ...(desk.night.hasSignals ? signalKeys(desk) : []),
     ...(desk.nights.isChoice ? [{ shown: "shift + n", about: "the list of nights; a number or a part of a name, and Enter, opens one",
       shift: { n: () => desk.nights.show() } },
     { shown: "Page down / Page up", about: "next, previous night",
       match: { PageDown: () => desk.nights.step(1), PageUp: () => desk.nights.step(-1) } }] : []),
-    { shown: "?", about: "this list", match: { "?": () => desk.help() } },
-    { shown: "Escape", about: "close the list, drop the stretch or measure, leave a field", match: { Escape: () => desk.drop() } },
+    { shown: "?", about: "this help", match: { "?": () => desk.help() } },
+    { shown: "Escape", about: "close the help, drop the stretch or measure, leave a field", match: { Escape: () => desk.drop() } },
   ];
+}
+
+function signalKeys(desk) {
+  const { caliper, signals } = desk;
+  const keys = [
+    { shown: "f", about: "signals in the whole window; a stage key then sets and goes on to the next epoch",
+      match: { f: () => desk.layout.toggleWide() } },
+    { shown: "v / shift + v", about: "longer, shorter view; one shorter than an epoch turns its pages",
+      match: { v: () => signals.changeView(1) }, shift: { v: () => signals.changeView(-1) } },
+    { shown: "[ / ]", about: "smaller, larger", match: { "[": () => desk.scale(1), "]": () => desk.scale(-1) } },
+    { shown: ", / .", about: "cursor back, on by 0.1 s; < and >: by 1 s",
+      match: { ",": () => caliper.step(-0.1), ".": () => caliper.step(0.1), "<": () => caliper.step(-1), ">": () => caliper.step(1) } },
+    { shown: "↑ / ↓", about: "cursor to the channel above, below",
+      match: { ArrowUp: () => caliper.step(0, -1), ArrowDown: () => caliper.step(0, 1) } },
+    { shown: "i", about: "begin, end a measure at the cursor (or drag over the signals)", match: { i: () => caliper.toggle() } },
+  ];
+  return keys.map((entry) => ({ ...entry, ofSignals: true }));
 }
 
 /** Return the command of a key press, or null: fields and buttons keep the keys they need. */

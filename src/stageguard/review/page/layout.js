@@ -32,10 +32,6 @@ export class Layout {
   }
 
   toggleWide() {
-    if (!this.desk.night.hasSignals) {
-      this.desk.bar.notice("There are no signals: name the night’s recording with --edf.");
-      return;
-    }
     this.wide = !this.wide;
     scrollTo(0, 0);
     this.desk.draw(true);
