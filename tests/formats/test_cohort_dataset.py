@@ -147,11 +147,11 @@ def test_what_counts_as_a_dataset(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "text.csv").write_text("id,W,R\na,1,0\nb,1,0\n")
     (tmp_path / "cut.parquet").write_bytes(b"PAR1")
-    found = {path.name for path in tmp_path.iterdir() if is_dataset(path)}
+    found = {path.name for path in tmp_path.iterdir() if is_dataset([path])}
     assert found == {"several", "hive"}
-    assert is_dataset(tmp_path / "several" / "n.parquet")
-    assert not is_dataset(tmp_path / "single" / "n.parquet")
-    assert not is_dataset(tmp_path / "missing.parquet")
+    assert is_dataset([tmp_path / "several" / "n.parquet"])
+    assert not is_dataset([tmp_path / "single" / "n.parquet"])
+    assert not is_dataset([tmp_path / "missing.parquet"])
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + b"\xff" * 4 + b"PAR1", b"x" * 100])

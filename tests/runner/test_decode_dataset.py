@@ -158,6 +158,69 @@ def test_a_partition_is_no_stage(run, tmp_path):
     assert stages_of(tmp_path / "out")["A1"] == stages
 
 
+def write_cut_nights(folder: Path) -> dict[str, np.ndarray]:
+    """Write three nights to six files, each the half of a night."""
+    nights = {f"p{k}": np.random.default_rng(k).dirichlet(np.full(5, 0.4), 80) for k in range(3)}
+    folder.mkdir()
+    for number, (name, night) in enumerate(nights.items()):
+        for half, rows in enumerate((night[:40], night[40:])):
+            table = pa.table({"id": [name] * 40, **dict(zip(STAGES, rows.T, strict=True))})
+            pq.write_table(table, folder / f"part-{2 * number + half}.parquet")
+    return nights
+
+
+def test_files_that_share_a_night_are_one_dataset(tmp_path):
+    nights = write_cut_nights(tmp_path / "data")
+    expected = {name: decode_quietly(night, PROFILE).stages.tolist() for name, night in nights.items()}
+    sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "out")
+    assert stages_of(tmp_path / "out") == expected
+    files = sorted((tmp_path / "data").iterdir())
+    result = sg.decode_cohort(files, PROFILE, tmp_path / "of-files")
+    assert result.nights["id"].tolist() == list(nights)
+    assert stages_of(tmp_path / "of-files") == expected
+
+
+def test_empty_files_and_a_first_file_of_one_night_hide_no_dataset(tmp_path):
+    nights = write_dataset(tmp_path / "data", "A")
+    folder = tmp_path / "data" / "site=A"
+    table = pa.concat_tables(pq.ParquetFile(path).read() for path in sorted(folder.iterdir()))
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    for number, rows in enumerate((table.slice(0, 50), table.slice(0, 0), table.slice(50))):
+        pq.write_table(rows, flat / f"part-{number}.parquet")
+    result = sg.decode_cohort(flat, PROFILE, tmp_path / "out")
+    assert result.nights["id"].tolist() == list(nights)
+
+
+def test_files_of_one_night_each_become_one_table_on_request(tmp_path):
+    nights = write_cut_nights(tmp_path / "data")
+    for number in range(3):
+        (tmp_path / "data" / f"part-{2 * number}.parquet").unlink()
+    result = sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "out.parquet")
+    assert result.nights["id"].tolist() == list(nights)
+    as_files = sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "out")
+    assert as_files.nights["id"].tolist() == ["part-1", "part-3", "part-5"]
+
+
+def test_two_folders_are_one_dataset(tmp_path):
+    nights = write_dataset(tmp_path / "data")
+    folders = [tmp_path / "data" / "site=A", tmp_path / "data" / "site=B"]
+    result = sg.decode_cohort(folders, PROFILE, tmp_path / "out")
+    assert result.nights["id"].tolist() == list(nights)
+
+
+def test_nights_beside_a_dataset_are_not_left_out_in_silence(run, tmp_path):
+    write_cut_nights(tmp_path / "data")
+    sg.simulate_night(PROFILE, hours=1, seed=1).density.save(tmp_path / "data" / "n1.csv")
+    (tmp_path / "data" / "README.md").write_text("Three nights.\n")
+    ran = run("decode", tmp_path / "data", "-p", PROFILE, "-o", tmp_path / "out")
+    assert ran.code == 1
+    assert mentions(error_line(ran), "other nights (n1.csv)")
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    (tmp_path / "data" / "n1.csv").unlink()
+    assert run("decode", tmp_path / "data", "-p", PROFILE, "-o", tmp_path / "out").code == 0
+
+
 def test_a_stopped_run_goes_on_and_ends_equal(tmp_path, small_chunks, monkeypatch):
     write_dataset(tmp_path / "data")
     sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "whole" / "out")
@@ -236,10 +299,21 @@ def test_a_folder_of_somebody_else_is_never_replaced(tmp_path):
 def test_a_dataset_within_its_input_is_refused(tmp_path):
     write_dataset(tmp_path / "data")
     before = contents(tmp_path)
-    for output in (tmp_path / "data" / "out", tmp_path / "data", tmp_path):
+    outputs = [tmp_path / "data" / "out", tmp_path / "data" / "out.csv", tmp_path / "data", tmp_path]
+    for output in outputs:
         with pytest.raises(sg.OutputError, match="Choose another folder"):
             sg.decode_cohort(tmp_path / "data", PROFILE, output)
     assert contents(tmp_path) == before
+
+
+def test_files_of_a_dataset_may_lie_beside_its_output_but_are_not_replaced(tmp_path):
+    write_cut_nights(tmp_path / "data")
+    files = sorted((tmp_path / "data").iterdir())
+    before = contents(tmp_path)
+    with pytest.raises(sg.OutputError, match="Choose another folder"):
+        sg.decode_cohort(files, PROFILE, files[3], overwrite=True)
+    assert contents(tmp_path) == before
+    assert sg.decode_cohort(files, PROFILE, tmp_path / "data" / "out").n_decoded == 3
 
 
 def test_single_nights_of_a_dataset_and_an_unknown_one(tmp_path, small_chunks):

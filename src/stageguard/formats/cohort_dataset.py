@@ -303,46 +303,62 @@ def _natural(pair: tuple[tuple[str, ...], Path]) -> tuple[Any, ...]:
     return tuple((int(part), part) if part.isdecimal() else (0, part) for part in parts)
 
 
-def is_dataset(path: Path) -> bool:
-    """Whether a path is a Parquet table of many nights, or a folder of such tables, by the first footer.
+def holds_parquet(path: Path) -> bool:
+    """Whether a path is named like a Parquet file, or is a folder that holds such files."""
+    return bool(parquet_files(path)) if is_folder(path) else path.suffix.lower() in PARQUET_SUFFIXES
 
-    A folder of Parquet files that hold one night each is none.
+
+def is_dataset(paths: Sequence[Path]) -> bool:
+    """Whether Parquet files, and those of folders, are parts of one table of many nights, by their footers.
+
+    They are if a folder is a partition, if a file holds several nights, or if two files share one. Files that
+    hold a whole night each are none.
     """
-    if is_folder(path):
-        files = parquet_files(path)
-        is_partitioned = any("=" in place_in(one, path).rpartition("/")[0] for one in files[:1])
-        if not files or is_partitioned:
-            return is_partitioned
-        path = files[0]
-    elif path.suffix.lower() not in PARQUET_SUFFIXES or not path.is_file():
+    if not paths or not all(map(holds_parquet, paths)):
         return False
-    try:
-        _, metadata, schema = _footer(path)
-        column = schema.names.index(ID) if ID in schema.names else None
-        return column is not None and _has_several(metadata, column)
-    except StageGuardError:  # told when it is read
-        return False
+    files, seen = _expanded(paths), set[Any]()
+    if any(map(is_folder, paths)):
+        root = dataset_root(paths)
+        if any("=" in place_in(file, root).rpartition("/")[0] for file in files):
+            return True
+    for file in files:
+        try:
+            ids = _least_and_most_ids(file)
+        except (StageGuardError, OSError):  # told when it is read
+            continue
+        if ids is None or len(ids) > 1 or not seen.isdisjoint(ids):
+            return True
+        seen |= ids
+    return False
 
 
-def _has_several(metadata: Any, column: int) -> bool:
-    """Whether a column has several values, by its statistics; without any it may have."""
-    found = [metadata.row_group(group).column(column).statistics for group in range(metadata.num_row_groups)]
+def _expanded(paths: Sequence[Path]) -> list[Path]:
+    """Return files, and those in folders, each once."""
+    files = [one for path in paths for one in (parquet_files(path) if is_folder(path) else [path])]
+    return list(dict.fromkeys(files))
+
+
+def _least_and_most_ids(path: Path) -> set[Any] | None:
+    """Return the least and the most id of each row group of a file; None if its footer does not tell."""
+    _, metadata, _ = _footer(path)
+    leaves = [
+        metadata.schema.column(number).path.strip().casefold() for number in range(metadata.num_columns)
+    ]
+    if ID not in leaves:
+        return set()
+    column = leaves.index(ID)
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    found = [group.column(column).statistics for group in groups if group.num_rows]
     if not all(one is not None and one.has_min_max for one in found):
-        return True
-    return len({value for one in found for value in (one.min, one.max)}) > 1
+        return None
+    return {value for one in found for value in (one.min, one.max)}
 
 
 def read_dataset(paths: Sequence[Path], options: FileOptions) -> ParquetCohort:
     """Return a dataset by its files, its folder or its one file; of each file only the footer is read."""
-    root, files = paths[0], list(paths)
-    if len(paths) > 1:
-        root = common_folder(paths)
-    elif is_folder(root):
-        files = parquet_files(root)
-        if not files:
-            raise file_error(
-                root, f"this folder holds no Parquet file. Expected a dataset of {ID} and stages."
-            )
+    root, files = dataset_root(paths), _expanded(paths)
+    if not files:
+        raise file_error(root, f"this folder holds no Parquet file. Expected a dataset of {ID} and stages.")
     read = [_dataset_file(one, root) for one in files]
     with_rows = [file for file in read if file.n_rows]
     if not with_rows:
@@ -384,8 +400,10 @@ def _folder(file: DatasetFile) -> str:
     return file.folder
 
 
-def common_folder(paths: Sequence[Path]) -> Path:
-    """Return the folder that holds all of some files, in folders below or not."""
+def dataset_root(paths: Sequence[Path]) -> Path:
+    """Return the one file or folder of a dataset, or the folder that holds all of several."""
+    if len(paths) == 1:
+        return paths[0]
     root = paths[0].parent
     while not all(is_remote(path) == is_remote(root) and path.is_relative_to(root) for path in paths):
         if root == root.parent:

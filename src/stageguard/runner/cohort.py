@@ -15,10 +15,10 @@ from stageguard.base import checks
 from stageguard.base.arrays import DAY_SECONDS, NAN
 from stageguard.base.errors import Argument, InputError, Message, OutputError
 from stageguard.base.extras import library
-from stageguard.base.files import as_path, read_text, write_text_atomic
-from stageguard.base.storage import is_folder
+from stageguard.base.files import as_path, file_error, read_text, write_text_atomic
+from stageguard.base.storage import files_in, is_folder
 from stageguard.base.values import ComparedByValue
-from stageguard.formats.cohort_dataset import common_folder, is_dataset
+from stageguard.formats.cohort_dataset import dataset_root, holds_parquet, is_dataset
 from stageguard.formats.density import listed
 from stageguard.formats.read import density_options
 from stageguard.guard.decoding import CITATION, Decoding
@@ -29,7 +29,7 @@ from stageguard.runner.decode_files import DecodeTask, FileSource
 from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.decode_table import TableTask, is_table_name, table_source
 from stageguard.runner.executors import Cluster, executor_for
-from stageguard.runner.inputs import Input, Inputs, find_densities
+from stageguard.runner.inputs import Input, Inputs, find_densities, is_density
 from stageguard.runner.manifest import METHODS_TEXT, DecodedNight, Manifest, Source, decode_source
 from stageguard.runner.run import Outcome, check_folder
 
@@ -66,14 +66,16 @@ def is_table_call(output: Path | None, paths: Sequence[Path], samples: Path | No
     """Whether a table of many nights is decoded as one: to one table, or a dataset to a dataset."""
     if output is None:
         return False
-    return is_table_name(output) or bool(paths and samples is None and all(map(is_dataset, paths)))
+    return is_table_name(output) or (samples is None and is_dataset(paths))
 
 
 def decode_table(call: CohortCall, paths: Sequence[Path]) -> Manifest:
     """Decode the nights of a table, or of the files of a dataset, to what the call names."""
     assert call.output is not None
+    for folder in filter(is_folder, paths):
+        _refuse_other_nights(call, folder)
     task = TableTask(
-        paths[0] if len(paths) == 1 else common_folder(paths),
+        dataset_root(paths),
         call.output,
         call.profile,
         call.options,
@@ -86,10 +88,21 @@ def decode_table(call: CohortCall, paths: Sequence[Path]) -> Manifest:
     return call.run(table_source(task))
 
 
+def _refuse_other_nights(call: CohortCall, folder: Path) -> None:
+    """Refuse the folder of a dataset that also holds nights which are no part of it, and would be lost."""
+    others = [path for path in files_in(folder) if path.name[0] not in "._" and not holds_parquet(path)]
+    nights = [path.name for path in others if is_density(path, call.profile, call.options)]
+    if nights:
+        raise file_error(
+            folder, f"holds a Parquet dataset and other nights ({listed(sorted(nights), 3)}), expected one "
+            "of both. Name the files of one, or move the others."
+        )  # fmt: skip
+
+
 def tables_to_decode(paths: Sequence[Path], samples: Path | None) -> Sequence[Path]:
     """Return paths that hold one table of many nights; refuse anything else."""
     is_one = len(paths) == 1 and not is_folder(paths[0])
-    if samples is not None or not (is_one or (paths and all(map(is_dataset, paths)))):
+    if samples is not None or not (is_one or (paths and all(map(holds_parquet, paths)))):
         raise InputError(
             Message(
                 Argument("output"), " names a table, expected one table with the column id to decode, or a "

@@ -323,15 +323,16 @@ def table_source(task: TableTask) -> TableSource | FinishedTable:
 
 
 def _refuse_nested(task: TableTask) -> None:
-    """Refuse a dataset inside another, where one would be taken for a part of the other."""
-    output, path = real_path(task.output), real_path(task.path)
-    if is_remote(output) != is_remote(path):
-        return
-    if task.is_dataset and (output.is_relative_to(path) or path.is_relative_to(output)):
-        raise OutputError(
-            f"cannot write {task.output}: it lies in the input {task.path}, or the input in it. Choose "
-            "another folder."
-        )
+    """Refuse an output inside a dataset, or around it: one would be taken for a part of the other."""
+    output = real_path(task.output)
+    for path in map(real_path, task.files or (task.path,)):
+        if is_remote(output) != is_remote(path):
+            continue
+        if output.is_relative_to(path) or (task.is_dataset and path.is_relative_to(output)):
+            raise OutputError(
+                f"cannot write {task.output}: it lies in the input {path}, or the input in it. Choose "
+                "another folder."
+            )
 
 
 def _refuse_others(task: TableTask, identity: Mapping[str, Any]) -> None:

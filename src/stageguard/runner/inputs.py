@@ -396,8 +396,18 @@ def find_densities(
     files: Sequence[Path], samples: Path | None, profile: Profile, options: DecodeOptions
 ) -> Inputs:
     """Return the nights of probabilities to decode with a profile."""
+    return find_inputs(files, samples, _wanted_densities(profile, options))
+
+
+def is_density(path: Path, profile: Profile, options: DecodeOptions) -> bool:
+    """Whether a file in a folder is a night of probabilities to decode with a profile."""
+    wanted = _wanted_densities(profile, options)
+    return not is_own(path, wanted.kind) and is_night(path, wanted) is True
+
+
+def _wanted_densities(profile: Profile, options: DecodeOptions) -> Wanted:
     names = (*profile.scheme.names, *(options.density.stages or ()))
-    return find_inputs(files, samples, Wanted("density", options.density.format, names))
+    return Wanted("density", options.density.format, names)
 
 
 def with_table_nights(inputs: Inputs) -> Inputs:
