@@ -192,7 +192,7 @@ def _is_file_name(output: Path, files: Sequence[Path]) -> bool:
         )
     if suffix not in PLAIN_SUFFIXES:
         return False
-    return suffix == ".json" or not any(has_ids(path) or is_dataset(path) for path in files)
+    return suffix == ".json" or not (any(map(has_ids, files)) or is_dataset(files))
 
 
 def end_decoding(
