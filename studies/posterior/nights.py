@@ -94,12 +94,10 @@ def stagers(base: str) -> Iterator[StudyStager]:
 @cache
 def _all() -> list[Staged]:
     """Return all stagers; those of fewer than five stages last."""
-    accel, strong = list(cohorts.sleep_accel()), list(cohorts.sleep_edf("strong"))
+    accel = list(cohorts.sleep_accel())
     weak, heart = list(cohorts.sleep_edf("weak")), list(cohorts.slpdb())
     found = [
-        _boosted("Sleep-EDF", "EEG boosting", "EEG boosting", "sleep-edf-strong", strong),
-        _with_context(strong),
-        *_dod_h(),
+        *eeg_stagers(),
         _boosted("Sleep-Accel", "boosting", "heart", "sleep-accel", accel),
         _boosted("slpdb", "HRV boosting", "heart", "slpdb", heart),
         _boosted("Sleep-EDF", "respiration and EMG boosting", "heart", "sleep-edf-weak", weak),
@@ -110,6 +108,14 @@ def _all() -> list[Staged]:
             nights = [(n.name, n.subject, n.probabilities, n.labels) for f in task.folds() for n in f.test]
             found.append(Staged(task.stager, tasks.TITLES[task.cohort], kind, WNR3, nights))
     return found
+
+
+def eeg_stagers() -> Iterator[Staged]:
+    """Yield the stagers that see the EEG and give five stages."""
+    strong = list(cohorts.sleep_edf("strong"))
+    yield _boosted("Sleep-EDF", "EEG boosting", "EEG boosting", "sleep-edf-strong", strong)
+    yield _with_context(strong)
+    yield from _dod_h()
 
 
 def _boosted(cohort: str, stager: str, kind: str, cached_as: str, nights: Sequence) -> Staged:

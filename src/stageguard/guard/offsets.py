@@ -98,6 +98,15 @@ def smooth_night(profile: Profile, night: Night, offsets: Offsets) -> tuple[Floa
     return marginals, float(log_sums.mean())
 
 
+def log_sums(profile: Profile, night: Night, offsets: Offsets) -> Floats:
+    """Return the log-sum over paths at each offset (n_draws,), stretches added up."""
+    sums = np.zeros(len(offsets.weights))
+    for stretch in _stretches(profile, night):
+        for i, (nats, weight) in enumerate(zip(*offsets, strict=True)):
+            sums[i] += stretch.smooth(nats, weight)[1]
+    return sums
+
+
 class States:
     """Rules at one epoch length, by state: the stages, then wake before sleep where that is a state."""
 
