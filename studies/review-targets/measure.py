@@ -17,19 +17,21 @@ import looks
 
 import stageguard as sg
 from nights import Staged, eeg_stagers
+from stageguard.measures.intervals import why_withheld
 from stageguard.review import targets as t
 
 HERE = Path(__file__).parent
+CACHE = HERE / ".cache"
 
 BUDGETS = (0, 10, 20, 40)
 # Constants were chosen on the first of these; the others had no part in it.
 CHOSEN_ON = "Sleep-EDF, EEG boosting"
-STAGERS = {  # and how many nights are left out between two
+STAGERS = {  # and every which night is taken
     CHOSEN_ON: 4,
     "Sleep-EDF, EEG boosting with context": 4,
-    "DOD-H, votes of 20 networks of another cohort": 1,
-    "DOD-H, votes of six networks": 1,
-    "DOD-H, labels of DeepSleepNet": 1,
+    "DOD-H, votes of 20 networks of another cohort": 2,
+    "DOD-H, votes of six networks": 2,
+    "DOD-H, labels of DeepSleepNet": 2,
 }
 # Tolerances at which a review with one target stops, and those of a review with all four.
 STOPS = {"tst_minutes": (10, 20), "sol_minutes": (5, 10), "waso_minutes": (10, 20)}
@@ -49,6 +51,7 @@ def measured(name: str, rows, expert, seed: int) -> dict:
     value = partial(looks.by_value, units=units)
     others = {"queue": looks.by_queue, "confidence": looks.by_confidence, "chance": looks.by_chance}
     found: dict = {
+        "withheld": bool(why_withheld(first.result.decoding)),
         "kappa": {"nothing": looks.kappa(first.truth, first.result.labels)},
         "errors": {},
         "stops": {},
@@ -112,7 +115,7 @@ def main(asked: list[str]) -> None:
     staged: dict[str, Staged] = {f"{one.cohort}, {one.stager}": one for one in eeg_stagers()}
     for stager in asked or STAGERS:
         own = staged[stager].nights[:: STAGERS[stager]]
-        part = path.with_name(f".{stager.replace(' ', '_')}.json")
+        part = _part(stager)
         rows = json.loads(part.read_text("utf-8")) if part.exists() else []
         for number, (name, _, probabilities, expert) in enumerate(own):
             if number >= len(rows):
@@ -122,9 +125,14 @@ def main(asked: list[str]) -> None:
     write(path)
 
 
+def _part(stager: str) -> Path:
+    CACHE.mkdir(exist_ok=True)
+    return CACHE / f"{stager}.json"
+
+
 def write(path: Path) -> None:
     """Put the parts together."""
-    parts = {stager: path.with_name(f".{stager.replace(' ', '_')}.json") for stager in STAGERS}
+    parts = {stager: _part(stager) for stager in STAGERS}
     held = {stager: json.loads(part.read_text("utf-8")) for stager, part in parts.items() if part.exists()}
     path.write_text(json.dumps(held, indent=1) + "\n", "utf-8")
 

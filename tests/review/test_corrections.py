@@ -18,15 +18,18 @@ def test_every_stretch_and_draw_is_what_the_corrected_night_gives(data, name):
     drawn = np.array(data.draw(st.lists(row, min_size=1, max_size=3)), dtype=np.int8)
     first = data.draw(st.integers(0, n_epochs - 1))
     end = data.draw(st.integers(first + 1, n_epochs))
-    found = corrected_statistics(labels, drawn, np.array([[first, end], [0, n_epochs]]), scheme, 30.0)
-    for place, (begin, stop) in enumerate([(first, end), (0, n_epochs)]):
+    pieces = np.array([[first, end], [0, n_epochs]])
+    of_one = corrected_statistics(labels[None], drawn, pieces, scheme, 30.0)
+    of_many = corrected_statistics(drawn, labels[None], pieces, scheme, 30.0)
+    for place, (begin, stop) in enumerate(pieces):
         for draw, stages in enumerate(drawn):
-            corrected = labels.copy()
-            corrected[begin:stop] = stages[begin:stop]
-            expected = sg.sleep_statistics(sg.Hypnogram(corrected, scheme, 30.0))
-            for key, values in found.items():
-                is_of_stage = key.startswith("stage_minutes_")
-                value = expected.stage_minutes[key[14:]] if is_of_stage else getattr(expected, key)
-                if key in ("sol_minutes", "rem_latency_minutes") and np.isnan(value):
-                    value = n_epochs * 0.5  # what never comes is as late as the end
-                assert values[place, draw] == pytest.approx(value, nan_ok=True), key
+            for found, outside, inside in ((of_one, labels, stages), (of_many, stages, labels)):
+                corrected = outside.copy()
+                corrected[begin:stop] = inside[begin:stop]
+                expected = sg.sleep_statistics(sg.Hypnogram(corrected, scheme, 30.0))
+                for key, values in found.items():
+                    is_of_stage = key.startswith("stage_minutes_")
+                    value = expected.stage_minutes[key[14:]] if is_of_stage else getattr(expected, key)
+                    if key in ("sol_minutes", "rem_latency_minutes") and np.isnan(value):
+                        value = n_epochs * 0.5  # what never comes is as late as the end
+                    assert values[place, draw] == pytest.approx(value, nan_ok=True), key

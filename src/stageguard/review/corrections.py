@@ -1,7 +1,7 @@
 """Sleep statistics of a night if one stretch had other stages, for many stretches and many such answers.
 
-Arrays (n_stretches, n_draws) have a row per stretch and a column per draw, whose stages the stretch gets. All
-of them come from sums and next epochs over whole nights, so that no corrected night is ever made.
+Arrays (n_stretches, n) have a row per stretch and a column per night or answer. All of them come from sums
+and next epochs over whole nights, so that no corrected night is ever made.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ Counts = npt.NDArray[np.int32]
 
 
 def corrected_statistics(
-    labels: Labels, drawn: Labels, pieces: Indices, scheme: StageScheme, epoch_seconds: float
+    nights: Labels, others: Labels, pieces: Indices, scheme: StageScheme, epoch_seconds: float
 ) -> dict[str, Floats]:
-    """Return each statistic (n_stretches, n_draws) of labels whose stretch has the stages of a draw.
+    """Return each statistic (n_stretches, n) of nights (n, n_epochs) whose stretch has the stages of others.
 
-    `pieces` are first epochs and ends (n_stretches, 2) within time in bed, which all labels cover. Sleep or
-    REM that never comes counts as coming at the end. They equal those of `sleep_statistics` in nights
-    without unscored epochs.
+    Either of `nights` and `others` may have one row for all. `pieces` are first epochs and ends
+    (n_stretches, 2) within time in bed, which all labels cover. Sleep or REM that never comes counts as
+    coming at the end. They equal those of `sleep_statistics` in nights without unscored epochs.
     """
-    minutes, n = np.float64(epoch_seconds / 60.0), len(labels)
-    old, new = labels[:, None], np.ascontiguousarray(drawn.T)  # (n_epochs, 1), (n_epochs, n_draws)
+    minutes, n = np.float64(epoch_seconds / 60.0), nights.shape[1]
+    old, new = np.ascontiguousarray(nights.T), np.ascontiguousarray(others.T)  # (n_epochs, n)
     night = _Corrections(pieces[:, 0], pieces[:, 1], n)
     found: dict[str, Floats] = {
         MINUTES_OF_STAGE.of(stage).key: night.count(old == index, new == index) * minutes
@@ -38,7 +38,7 @@ def corrected_statistics(
     awake = old == scheme.wake_index, new == scheme.wake_index
     asleep = (old != UNSCORED) & ~awake[0], (new != UNSCORED) & ~awake[1]
     tst, onset, last = night.count(*asleep), night.earliest(*asleep), night.latest(*asleep)
-    n_lost = np.count_nonzero(labels[_inside(asleep[0][:, 0])] == UNSCORED)
+    n_lost = np.count_nonzero(nights[0][_inside(asleep[0][:, 0])] == UNSCORED)  # alike in all
     has_sleep = tst > 0
     found["tst_minutes"] = tst * minutes
     found["se_percent"] = tst * np.float64(100.0 / n)
@@ -60,7 +60,7 @@ def _inside(asleep: Mask) -> slice:
 
 
 class _Corrections:
-    """Stretches [first, end) of a night: `old` (n_epochs, 1) outside, `new` (n_epochs, n_draws) inside."""
+    """Stretches [first, end) of nights: `old` (n_epochs, n) outside, `new` (n_epochs, n) inside."""
 
     def __init__(self, first: Indices, end: Indices, n_epochs: int) -> None:
         self.first, self.end, self.n_epochs = first, end, n_epochs

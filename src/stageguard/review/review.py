@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -47,11 +47,13 @@ from stageguard.review.night import (
     replay,
 )
 from stageguard.review.opening import ReviewRequest, head_of, open_night, recorded_options
+from stageguard.review.plan import Plan, Start, check_profile, plan_of, start_of
 from stageguard.review.progress import Progress, journal_progress, progress_of
 from stageguard.review.queue import Queue, queue_of
 from stageguard.review.results import check_unchanged, open_dispute
 from stageguard.review.signals import RecordingSignals
-from stageguard.review.state import parse_action
+from stageguard.review.state import GuardSettings, parse_action
+from stageguard.review.targets import check_targets
 
 MOST_EXPORTS = 1000  # names to try for an export
 ADJUDICATION = "adjudication"  # between scorer and suffix in the name of an adjudication's journal
@@ -99,6 +101,9 @@ class Review:
                 self.journal.begin(head)
                 self.now = first_revision(self.night, is_blind=is_blind)
             self._queue: tuple[Revision, Queue] | None = None
+            self._plan: tuple[Revision, Plan | None] | None = None
+            self._starts: dict[GuardSettings, Start] = {}
+            self._n_set_at_start = 0  # actions by the command, not by the scorer
             self._stage_formats = formats_for(self.night.hypnogram(self.night.argmax))
             self._is_named = False  # whether an export of this session names the journal
             self.others: dict[Path, Any] = {}  # results of other scorers' journals, cached by `scorings`
@@ -116,6 +121,8 @@ class Review:
             when = now()
             try:
                 after = next_revision(night, before, action, self.scorer, when)
+                if action.do == "targets" and after.state.targets is not None:
+                    check_profile(night, after.state)
             except PinError as error:
                 raise ConflictError(error, relaxations(night, before.state, action, error)) from None
             record = {"when": when, "revision": after.state.revision, "who": self.scorer}
@@ -130,6 +137,24 @@ class Review:
         if self._queue is None or self._queue[0] is not at:
             self._queue = at, queue_of(self.night, at.state, at.result)
         return self._queue[1]
+
+    def plan(self, at: Revision | None = None) -> Plan | None:
+        """Return how far the targets are now or at a revision, computed once per revision; None without."""
+        at = at or self.now
+        if at.state.targets is None:
+            return None
+        if self._plan is None or self._plan[0] is not at:
+            settings = at.state.settings
+            if settings not in self._starts:
+                self._starts[settings] = start_of(self.night, at.state)
+            self._plan = at, plan_of(self.night, at.state, at.result, self._starts[settings])
+        return self._plan[1]
+
+    def aim(self, targets: Mapping[str, float]) -> None:
+        """Set the targets that a command names, unless they are set already."""
+        if self.now.state.targets != check_targets(targets, self.night.scheme):
+            self.act({"do": "targets", "value": targets}, self.now.state.revision)
+            self._n_set_at_start += 1
 
     @property
     def n_stretches_left(self) -> int | None:
@@ -277,7 +302,8 @@ class Review:
 
     def close(self) -> None:
         """Close the journal, and remove it if this session began it, without an action and an export."""
-        self.journal.close(remove=self.journal.n_actions == 0 and not self._is_named)
+        is_empty = self.journal.n_actions == self._n_set_at_start
+        self.journal.close(remove=is_empty and not self._is_named)
 
 
 def journal_path(folder: Path, name: str, scorer: str, *, adjudicates: bool = False) -> Path:
@@ -306,7 +332,9 @@ class ReviewSession:
         output: Path | None = None,
         adjudicates: tuple[str, str] | None = None,
         montage: Path | None = None,
+        until: Mapping[str, float] | None = None,
     ) -> None:
+        self.until = until
         self.requests, self.scorer, self.is_blind = tuple(requests), _checked_name(scorer), is_blind
         self._output, self.adjudicates = output, adjudicates
         self._montage = None if montage is None else MontageFile(montage, must_exist=True)
@@ -370,7 +398,10 @@ class ReviewSession:
         with self._lock:
             if index not in self._reviews:
                 path = self.journal_path(index)
-                self._reviews[index] = Review(opened, path, self.scorer, is_blind=self.is_blind)
+                review = Review(opened, path, self.scorer, is_blind=self.is_blind)
+                self._reviews[index] = review
+                if self.until is not None:
+                    review.aim(self.until)
             return self._reviews[index]
 
     def signals(self, index: int) -> RecordingSignals:

@@ -11,6 +11,7 @@ from stageguard.base import checks
 from stageguard.base.errors import InputError
 from stageguard.night.stages import StageScheme
 from stageguard.review.events import MOST_EVENTS, ScoredEvent, artefact_spans, parse_event
+from stageguard.review.targets import check_targets
 
 Held = TypeVar("Held")
 StrengthChoice = float | Literal["off"] | None  # None: as in the profile
@@ -20,7 +21,8 @@ MOST_WEIGHT = 100.0  # of transitions; weights above a few change nothing more
 SETTINGS = ("profile", "strength", "clock")
 TOGETHER = ("set", "clear", *SETTINGS)  # actions allowed in "several"
 ON_EVENTS = ("add_event", "change_event", "remove_event")
-ACTIONS = (*TOGETHER, "several", "agree", "choose_strength", "undo", "redo", "blind", "reveal", *ON_EVENTS)
+ALONE = ("several", "agree", "choose_strength", "undo", "redo", "blind", "reveal", "targets", *ON_EVENTS)
+ACTIONS = (*TOGETHER, *ALONE)
 ON_EPOCHS = ("set", "clear", "agree")
 
 
@@ -82,6 +84,9 @@ class ReviewState:
         Steps that can be undone, and steps that can be redone; the next one is last.
     revision : int
         Number of actions, including undo and redo.
+    targets : mapping of str to float, or None
+        How far each statistic may be from the truth: see `stageguard.review.targets`. None if the review has
+        no aim but the queue; empty if all statistics count in units of one expert's error.
     """
 
     settings: GuardSettings
@@ -94,6 +99,7 @@ class ReviewState:
     done: tuple[Step, ...] = ()
     undone: tuple[Step, ...] = ()
     revision: int = 0
+    targets: Mapping[str, float] | None = None
 
     @property
     def n_agreed(self) -> int:
@@ -152,7 +158,7 @@ class Action:
             record["anyway"] = self.value
         elif self.do == "profile":
             record["name"] = self.value
-        elif self.do in ("strength", "clock", "blind"):
+        elif self.do in ("strength", "clock", "blind", "targets"):
             record["value"] = self.value
         elif self.do in ON_EVENTS:
             record |= {} if self.do == "add_event" else {"number": self.number}
@@ -188,6 +194,9 @@ def parse_action(
         return Action(do, value=_one_of(document.get("value"), "clock", (None, True, False)))
     if do == "blind":
         return Action(do, value=_one_of(document.get("value"), "blind", (True, False)))
+    if do == "targets":
+        value = document.get("value")
+        return Action(do, value=None if value is None else check_targets(value, scheme))
     if do == "reveal":
         return Action(do, value=_one_of(document.get("anyway", False), "anyway", (True, False)))
     if do in ON_EVENTS:
@@ -212,6 +221,8 @@ def act(state: ReviewState, action: Action, who: str, n_epochs: int, when: str =
             raise InputError(f"{n_left} epochs are not scored yet: score them, or reveal anyway.")
         shown = replace(state, is_blind=False, is_revealed=True, first_pins=state.pins)
         return replace(shown, first_events=state.events, revision=revision)
+    if action.do == "targets":
+        return replace(state, targets=action.value, revision=revision)
     if action.do in ("undo", "redo"):
         return replace(_undo_or_redo(state, action.do), revision=revision)
     if action.do in ("agree", "choose_strength") and state.is_blind:

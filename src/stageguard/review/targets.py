@@ -9,10 +9,12 @@ all night (`guard.offsets`). Offsets are drawn in proportion to how probable the
 so that the draws learn how this stager errs on this night.
 
 **What to look at.** Epochs that nobody has seen are cut into stretches as a scorer looks at them: one decoded
-stage, at most `LONGEST_LOOK` epochs, all of them sure or none. If a draw were the truth, the number R would
-be off by |S - R|, and by |S - R'| once the stretch has its true stages; the value of the stretch is the mean
-difference over draws, divided by the root of its length, since more epochs take longer. Values of several
-statistics are added in units of their targets; without targets, in units of one expert's error.
+stage, at most `LONGEST_LOOK` epochs, all of them sure or none. The value of a stretch is by how much its true
+stages bring the number nearer to the truth, were a draw the truth: the mean, over draws, of what they do in
+the night as it is decoded and in a night where all else is right already. The first alone would overlook
+errors that count only once others are corrected, such as the second of two false epochs of REM. It is divided
+by the root of the length, since more epochs take longer. Values of several statistics are added in units of
+their targets; without targets, in units of one expert's error.
 
 **When to stop.** Intervals are quantiles of the same draws. Sleep or REM that never comes counts as coming at
 the end of time in bed.
@@ -20,7 +22,7 @@ the end of time in bed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import cache
@@ -199,20 +201,21 @@ def looks_of(answers: Answers, drawn: Labels, units: Mapping[str, float]) -> tup
 
 
 def gains_of(answers: Answers, drawn: Labels, pieces: Indices, units: Mapping[str, float]) -> Floats:
-    """Return by how much each look lowers the expected error of each statistic, in its units."""
+    """Return by how much each look lowers the expected error of each statistic, in its units.
+
+    It is the mean of what the look saves as the first one and as the last one.
+    """
     first, stop = answers.bed
+    labels, draws = answers.labels[None, first:stop], drawn[:, first:stop]
+    about = pieces - first, answers.scheme, answers.decoding.epoch_seconds
     truth, now = answers.statistics(drawn), answers.statistics(answers.labels[None])
-    corrected = corrected_statistics(
-        answers.labels[first:stop],
-        drawn[:, first:stop],
-        pieces - first,
-        answers.scheme,
-        answers.decoding.epoch_seconds,
-    )
+    looked_at_alone = corrected_statistics(labels, draws, *about)
+    left_alone = corrected_statistics(draws, labels, *about)
     gains = np.zeros((len(pieces), len(units)))
     for place, (key, unit) in enumerate(units.items()):
-        before, after = np.abs(truth[key] - now[key]), np.abs(truth[key] - corrected[key])
-        gains[:, place] = np.nan_to_num(before - after).mean(axis=1) / unit
+        before, after = np.abs(truth[key] - now[key]), np.abs(truth[key] - looked_at_alone[key])
+        remaining = np.abs(truth[key] - left_alone[key])
+        gains[:, place] = np.nan_to_num(before - after + remaining).mean(axis=1) / (2.0 * unit)
     return gains
 
 
@@ -325,9 +328,3 @@ def parse_targets(text: str) -> dict[str, float]:
             raise InputError(f"the target {name} is given twice, expected it once.")
         targets[name] = value
     return targets
-
-
-def all_met(reached: Sequence[Reach]) -> bool:
-    """Whether every target is met, and there is one."""
-    with_target = [each for each in reached if each.target is not None]
-    return bool(with_target) and all(each.is_met for each in with_target)

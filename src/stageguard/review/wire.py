@@ -19,18 +19,20 @@ from stageguard.measures.parts import cycles_of
 from stageguard.measures.statistics import SleepStatistics
 from stageguard.measures.validity import Validity, validity_of
 from stageguard.night.colours import stage_shade, top_down
-from stageguard.night.quantities import NIGHT, indicators_of
+from stageguard.night.quantities import NIGHT, indicators_of, quantity_of
 from stageguard.night.stages import StageScheme, canonical_name
 from stageguard.night.timing import lights_window
 from stageguard.report.summary import early_rem_words
 from stageguard.review.dispute import Dispute
 from stageguard.review.events import KINDS
 from stageguard.review.night import GuardResult, NightUnderReview, Revision, pinned_labels
+from stageguard.review.plan import Plan
 from stageguard.review.queue import Queue
 from stageguard.review.review import AGREEMENT_FILES, ConflictError, Review
 from stageguard.review.scorings import blind_agreement, second_scorer
 from stageguard.review.signals import encode_array
 from stageguard.review.state import ReviewState
+from stageguard.review.targets import LEVEL, short_name
 
 Rows = list[dict[str, Any]]
 NO_EVIDENCE = 255
@@ -201,16 +203,18 @@ def queue_part(review: Review, at: Revision) -> dict[str, Any]:
     dispute = review.night.dispute
     if at.state.is_blind:
         queued = None if dispute is None else _dispute_queue(review.night, dispute, at.state)
-        return {"changes": None, "queue": queued, "early_rem": None, "agreement": None}
+        return {"changes": None, "queue": queued, "early_rem": None, "agreement": None, "plan": None}
     queue, decoding = review.queue(at), at.result.decoding
+    plan = review.plan(at) if dispute is None else None
     is_complete = queue.is_finished or len(at.state.pins) == review.night.n_epochs
     return {
         "second_scorer": second_scorer(review, at, is_complete=is_complete),
         "agreement": blind_agreement(review, at),
         "changes": [change_row(change, at.state) for change in queue.changes],
-        "queue": _queue_state(review, at, queue)
+        "queue": _queue_state(review, at, queue) | ({} if plan is None else _looks_state(review, at, plan))
         if dispute is None
         else _dispute_queue(review.night, dispute, at.state),
+        "plan": None if plan is None else plan_part(plan),
         "early_rem": [] if decoding is None else list(early_rem_words(decoding)),
     }
 
@@ -250,6 +254,77 @@ def _dispute_queue(night: NightUnderReview, dispute: Dispute, state: ReviewState
     left = dispute.n_left(state.pins)
     counts = {"left": left, "done": n_disputed - left}
     return {"epochs": rows} | counts | dict.fromkeys(("expected_errors", "expected_errors_if_done", "note"))
+
+
+def _looks_state(review: Review, at: Revision, plan: Plan) -> dict[str, Any]:
+    """Return the looks of a plan as a queue."""
+    names, labels = review.night.scheme.names, at.result.labels
+    rows = []
+    for look in plan.looks:
+        stage, quantity = names[labels[look.first]], quantity_of(look.moves)
+        where = _epochs_text(look.first, look.last)
+        title = quantity.abbreviation or quantity.title
+        unit = f" {quantity.short_unit}" if quantity.short_unit else ""
+        saved = f"{title} by {look.lowers:.1f}{unit}"
+        rows.append(
+            {
+                "first": look.first,
+                "last": look.last,
+                "epoch": look.first,
+                "reason": f"{stage}: {saved}",
+                "gain_minutes": 0,
+                "text": f"{where}: {stage}. Expected to bring {saved} nearer to the truth.",
+            }
+        )
+    return {"epochs": rows, "left": len(rows), "done": plan.n_looks}
+
+
+def _epochs_text(first: int, last: int) -> str:
+    return f"Epoch {first + 1}" if first == last else f"Epochs {first + 1} to {last + 1}"
+
+
+def plan_part(plan: Plan) -> dict[str, Any]:
+    """Return how far the targets of a review are."""
+    rows = []
+    for key, reach in plan.reached.items():
+        quantity, start = quantity_of(key), plan.start.get(key, reach)
+        rows.append(
+            {
+                "name": short_name(key),
+                "label": quantity.abbreviation or quantity.title,
+                "title": quantity.title,
+                "unit": quantity.short_unit,
+                "value": number(reach.value),
+                "low": number(reach.low),
+                "high": number(reach.high),
+                "start_low": number(start.low),
+                "start_high": number(start.high),
+                "target": reach.target,
+                "is_met": reach.is_met,
+            }
+        )
+    return {
+        "rows": rows,
+        "looks": plan.n_looks,
+        "is_met": plan.is_met,
+        "withheld": plan.withheld,
+        "level": round(100 * LEVEL),
+        "text": plan_text(plan),
+    }
+
+
+def plan_text(plan: Plan) -> str:
+    """Return the intervals of the targets in one line: ``TST 412–424 min after 14 looks``."""
+    parts = []
+    for key in plan.targets:
+        quantity, reach = quantity_of(key), plan.reached[key]
+        unit = f" {quantity.short_unit}" if quantity.short_unit else ""
+        title = quantity.abbreviation or quantity.title
+        parts.append(
+            f"{title} not known" if isnan(reach.low) else f"{title} {reach.low:.0f}–{reach.high:.0f}{unit}"
+        )
+    looks = "1 look" if plan.n_looks == 1 else f"{plan.n_looks} looks"
+    return f"{', '.join(parts)} after {looks}" if parts else ""
 
 
 def _round(value: float | None) -> float | None:

@@ -25,6 +25,7 @@ from stageguard.report.summary import shown
 from stageguard.review.dispute import Comparison
 from stageguard.review.review import ReviewSession
 from stageguard.review.server import ReviewServer
+from stageguard.review.targets import parse_targets
 from stageguard.runner.decode_one import DecodeOptions
 
 TUNNEL = (
@@ -65,6 +66,11 @@ TUNNEL_PORT = 8642
     help="Annotations to see on the signals: EDF+, XML of NSRR, .annot of Luna, BIDS events.",
 )
 @option("--scorer", metavar="NAME", help="Who reviews. Default: the name of this account.")
+@option(
+    "--until",
+    metavar="TARGETS",
+    help="Ask for what makes these numbers right, and say when they are: tst=10,rem_latency=5 (minutes).",
+)
 @option("--blind", is_flag=True, help="Hide stager and guard until the night is scored.")
 @option(
     "--adjudicate",
@@ -102,6 +108,7 @@ def review(
     scoring: Path | None,
     events: Path | None,
     scorer: str | None,
+    until: str | None,
     blind: bool,
     adjudicate: str | None,
     output: Path | None,
@@ -126,12 +133,15 @@ def review(
     stageguard review night.csv --profile human-psg-5 --edf night.edf --scorer anna
     stageguard review nights --profile human-psg-5 --edf recordings --scorer anna
     stageguard review night.csv --profile human-psg-5 --adjudicate anna,ben --scorer carl
+    stageguard review night.csv --profile human-psg-5 --until tst=10,rem_latency=5
     """
     if host is not None or remote:
         raise InputError(TUNNEL.format(port=port or TUNNEL_PORT))
     between = None if adjudicate is None else _two_scorers(adjudicate)
     if between is not None and (blind or scoring is not None):
         raise UsageError("--adjudicate is blind already, and without --scoring. Leave these options out.")
+    if adjudicate is not None and until is not None:
+        raise UsageError("--adjudicate decides every difference, whatever --until says. Leave one out.")
     loaded = None if profile is None else Profile.load(profile)
     found = with_files_beside(find_reviewed(nights, samples, loaded, options), Beside(edf, scoring, events))
     paths = [night.path for night in found.nights]
@@ -148,6 +158,7 @@ def review(
         output=output,
         adjudicates=between,
         montage=montage,
+        until=None if until is None else parse_targets(until),
     )
     try:
         _serve(session, port, found.notes, opens=not no_open)

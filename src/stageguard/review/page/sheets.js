@@ -2,7 +2,8 @@
 
 import { agreementSheet, disputeHeading, disputeText } from "./adjudication.js";
 import { eventNeeds, eventSheet } from "./events.js";
-import { byId, count, make, numberText, option, paragraph, pushButton, timeAt } from "./words.js";
+import { targetPart } from "./targets.js";
+import { byId, count, draw, make, numberText, option, paragraph, pushButton, timeAt } from "./words.js";
 
 const LISTED = 100; // entries of the queue to show
 
@@ -75,8 +76,10 @@ export class Sheets {
     if (needs.every((need, place) => need === this.needs?.[place])) return;
     this.needs = needs;
     const scroll = this.sheets[index].scrollTop;
+    const focused = this.sheets[index].contains(document.activeElement) ? document.activeElement.id : "";
     this.sheets[index].replaceChildren(...TABS[index].fill(this.desk));
     this.sheets[index].scrollTop = scroll;
+    if (focused) byId(focused)?.focus({ preventScroll: true });
     this.marked = null;
   }
 
@@ -109,8 +112,11 @@ function queueSheet(desk) {
   const expects = Number.isFinite(left);  // false without probabilities
   const errors = paragraph(expects ? `About ${numberText(left)} of ${night.epochs} epochs may still be wrong; `
     + `${after} once all are looked at. ${queue.note}` : queue.note, "quiet");
+  const aims = Boolean(night.plan);
+  const looked = aims ? [make("p", { textContent: `${count(queue.done, "look")} so far` })]
+    : [make("p", {}, make("strong", { textContent: `${queue.done} of ${total}` }), " looked at"), progress];
   return [
-    make("p", {}, make("strong", { textContent: `${queue.done} of ${total}` }), " looked at"), progress, errors,
+    ...targetPart(desk), ...looked, errors,
     make("label", { className: "order" }, "Order ", orderSelect(desk)),
     queueList(desk, entries),
     entries.length > LISTED ? paragraph(`and ${entries.length - LISTED} more`, "quiet") : null,
@@ -123,7 +129,7 @@ function queueList(desk, entries) {
 }
 
 function orderSelect(desk) {
-  const select = make("select", { id: "order" }, option("gain", "what changes most first"), option("time", "in time"));
+  const select = make("select", { id: "order" }, option("gain", desk.night.plan ? "what the numbers need most" : "what changes most first"), option("time", "in time"));
   select.value = desk.order;
   select.addEventListener("change", () => {
     desk.order = select.value;
@@ -204,12 +210,6 @@ function bandPicture(row) {
   }
   mark(row.guard, "circle", { cx: `${x(row.guard)}%`, cy: 8, r: 4, class: "guard" });
   return svg;
-}
-
-function draw(name, attributes) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  return element;
 }
 
 function factSheet(desk) {

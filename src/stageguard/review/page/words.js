@@ -1,4 +1,4 @@
-// Texts for people, and the only function that makes elements: text is always text, never markup.
+// Texts for people, and the only functions that make elements: text is always text, never markup.
 
 export function make(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
@@ -8,6 +8,13 @@ export function make(tag, properties = {}, ...children) {
     else element.setAttribute(name, value);
   }
   element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** Return an element of a drawing (SVG). */
+export function draw(name, attributes) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
   return element;
 }
 

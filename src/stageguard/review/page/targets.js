@@ -1,0 +1,69 @@
+// The targets of a review: how near each statistic is, and the page's word when all are near enough.
+
+import { draw, make, paragraph, pushButton } from "./words.js";
+
+/** Return the upper part of the queue's sheet: a button without targets, else a row per statistic. */
+export function targetPart(desk) {
+  const { plan } = desk.night;
+  if (!plan) {
+    const begin = pushButton("Review to a target", () => desk.act({ do: "targets", value: {} }), { id: "begin-targets" });
+    begin.title = "Order by what makes the numbers of the night right, and stop when they are";
+    return [begin];
+  }
+  const end = pushButton("No targets", () => desk.act({ do: "targets", value: null }), { id: "end-targets" });
+  const rows = plan.rows.map((row) => targetRow(desk, row));
+  const head = make("tr", {}, ...["Number", `${plan.level} % interval`, "Target ±"].map((title) => make("th", { textContent: title, scope: "col" })));
+  return [
+    ...stopNotice(plan),
+    make("table", { className: "targets" }, make("thead", {}, head), make("tbody", {}, ...rows)),
+    plan.withheld ? paragraph(`No width is promised for this night: ${plan.withheld}.`, "quiet") : null,
+    make("p", { className: "quiet" }, "Bar: interval at the start and now; lines: the target around the number. ", end),
+  ].filter(Boolean);
+}
+
+function stopNotice(plan) {
+  const text = plan.is_met ? `All targets are met: ${plan.text}. You can stop here.` : plan.text;
+  return text ? [make("p", { id: "stop", role: "status", className: plan.is_met ? "stop met" : "stop", textContent: text })] : [];
+}
+
+function targetRow(desk, row) {
+  const input = make("input", { id: `target-${row.name}`, type: "number", min: "0", step: "any", value: row.target ?? "" });
+  input.setAttribute("aria-label", `Target for ${row.title}${row.unit ? `, in ${row.unit}` : ""}`);
+  input.addEventListener("change", () => changeTarget(desk, row.name, input.value));
+  const unit = row.unit ? ` ${row.unit}` : "";
+  const now = row.low === null ? "not known" : `${numeral(row.low)}–${numeral(row.high)}${unit}`;
+  const met = row.is_met ? make("span", { className: "met", textContent: " ✓ met" }) : null;
+  return make("tr", {},
+    make("th", { scope: "row", title: row.title, textContent: row.label }),
+    make("td", {}, now, met, picture(row)),
+    make("td", {}, input));
+}
+
+/** Send all targets, one of them new; an empty field takes a target away. */
+function changeTarget(desk, name, text) {
+  const targets = {};
+  for (const { name: own, target } of desk.night.plan.rows) if (target !== null) targets[own] = target;
+  delete targets[name];
+  if (text.trim()) targets[name] = Number(text);
+  if (text.trim() && !(targets[name] > 0)) desk.bar.notice(`The target is “${text}”: give a number above 0.`);
+  else desk.act({ do: "targets", value: targets });
+}
+
+const numeral = (value) => value.toFixed(0);
+
+/** Draw the interval at the start, the interval now and the target on one scale. */
+function picture(row) {
+  const ends = [row.low, row.high, row.start_low, row.start_high, row.value].filter(Number.isFinite);
+  if (row.low === null || !ends.length) return null;
+  const target = row.target === null ? [] : [row.value - row.target, row.value + row.target];
+  const least = Math.min(...ends, ...target);
+  const most = Math.max(...ends, ...target);
+  const x = (value) => 2 + 96 * (value - least) / (most - least || 1);
+  const svg = draw("svg", { class: "band", "aria-hidden": "true" });
+  const bar = (low, high, name, y, height) => svg.append(draw("rect",
+    { x: `${x(low)}%`, y, width: `${Math.max(x(high) - x(low), 0.5)}%`, height, rx: 2, class: name }));
+  if (Number.isFinite(row.start_low)) bar(row.start_low, row.start_high, "range", 4, 8);
+  bar(row.low, row.high, row.is_met ? "now met" : "now", 5.5, 5);
+  for (const value of target) svg.append(draw("line", { x1: `${x(value)}%`, x2: `${x(value)}%`, y1: 1, y2: 15, class: "aim" }));
+  return svg;
+}
