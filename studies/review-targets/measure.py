@@ -24,10 +24,8 @@ HERE = Path(__file__).parent
 CACHE = HERE / ".cache"
 
 BUDGETS = (0, 10, 20, 40)
-# Constants were chosen on the first of these; the others had no part in it.
-CHOSEN_ON = "Sleep-EDF, EEG boosting"
 STAGERS = {  # and every which night is taken
-    CHOSEN_ON: 4,
+    "Sleep-EDF, EEG boosting": 4,
     "Sleep-EDF, EEG boosting with context": 4,
     "DOD-H, votes of 20 networks of another cohort": 2,
     "DOD-H, votes of six networks": 2,

@@ -231,6 +231,43 @@ def test_statistics_stand_beside_their_bands(scorer, night):
         assert scorer.page.locator("#sheet-indicators svg.band").first.get_attribute("aria-label") is not None
 
 
+def test_targets_are_set_on_the_page_and_the_page_says_when_to_stop(scorer, tmp_path):
+    night = write_night(tmp_path / "night.csv", hours=2)
+    with served(night, "human-psg-5") as server:
+        page = scorer.open(server.url).page
+        page.click("#tab-targets")
+        page.click("#begin-targets")
+        scorer.at_revision(1)
+        page.wait_for_selector("#target-tst")
+        page.fill("#target-tst", "900")
+        page.press("#target-tst", "Enter")
+        scorer.at_revision(2)
+        page.wait_for_selector("#sheet-targets .stop.met")
+        assert "after 0 looks. You can stop here." in scorer.text("#sheet-targets .stop")
+        page.fill("#target-sol", "0.1")
+        page.press("#target-sol", "Enter")
+        page.wait_for_selector("#sheet-targets .stop:not(.met)")
+        assert page.evaluate("document.activeElement.id") == "target-sol"  # where the scorer was
+        assert violations(page) == []
+        page.click("#tab-queue")
+        page.wait_for_selector("#sheet-queue .aims .band")
+        assert [row.inner_text() for row in page.locator(".aims th").all()] == ["TST", "SOL"]
+        page.locator(".queue button").first.click()
+        first = scorer.epoch
+        page.evaluate("document.activeElement.blur()")  # else Enter presses the button again
+        scorer.press("Enter")
+        page.wait_for_selector(".aims .stop:has-text('after 1 look')")
+        assert scorer.epoch != first
+        page.click("#tab-targets")
+        page.fill("#target-sol", "-3")
+        page.press("#target-sol", "Enter")
+        page.wait_for_selector("#notice:not([hidden])")
+        assert "above 0" in scorer.text("#notice")
+        page.click("#end-targets")
+        page.wait_for_selector("#begin-targets")
+        assert server.session.review(0).now.state.targets is None
+
+
 def test_the_page_says_that_it_loads(scorer, night):
     with served(night) as server:
         page, held = scorer.page, []

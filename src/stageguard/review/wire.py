@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from math import isfinite, isinf, isnan
+from math import floor, isfinite, isinf, isnan
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ from stageguard.review.targets import LEVEL, short_name
 
 Rows = list[dict[str, Any]]
 NO_EVIDENCE = 255
+MOST_LOOKS = 40  # that the page gets: after each answer, it gets others
 STEPS = 200  # of a probability from 0 to 1, in a byte
 # Keys that set a stage. NREM has s, because n goes to the next change.
 KEYS = {"W": "w", "N1": "1", "N2": "2", "N3": "3", "R": "r", "N": "s", "S": "s", "Light": "l", "Deep": "d"}
@@ -260,20 +261,20 @@ def _looks_state(review: Review, at: Revision, plan: Plan) -> dict[str, Any]:
     """Return the looks of a plan as a queue."""
     names, labels = review.night.scheme.names, at.result.labels
     rows = []
-    for look in plan.looks:
+    for look in plan.looks[:MOST_LOOKS]:
         stage, quantity = names[labels[look.first]], quantity_of(look.moves)
         where = _epochs_text(look.first, look.last)
         title = quantity.abbreviation or quantity.title
         unit = f" {quantity.short_unit}" if quantity.short_unit else ""
-        saved = f"{title} by {look.lowers:.1f}{unit}"
+        nearer = f"{title} {look.lowers:.1f}{unit} nearer"
         rows.append(
             {
                 "first": look.first,
                 "last": look.last,
                 "epoch": look.first,
-                "reason": f"{stage}: {saved}",
+                "reason": f"{stage}: {nearer}",
                 "gain_minutes": 0,
-                "text": f"{where}: {stage}. Expected to bring {saved} nearer to the truth.",
+                "text": f"{where}: {stage}. Expected to bring {nearer} to the truth.",
             }
         )
     return {"epochs": rows, "left": len(rows), "done": plan.n_looks}
@@ -320,9 +321,11 @@ def plan_text(plan: Plan) -> str:
         quantity, reach = quantity_of(key), plan.reached[key]
         unit = f" {quantity.short_unit}" if quantity.short_unit else ""
         title = quantity.abbreviation or quantity.title
-        parts.append(
-            f"{title} not known" if isnan(reach.low) else f"{title} {reach.low:.0f}–{reach.high:.0f}{unit}"
-        )
+        ends = "not known"
+        if not isnan(reach.low):
+            low, high = (floor(end + 0.5) for end in (reach.low, reach.high))  # as the page rounds
+            ends = f"{low}–{high}{unit}"
+        parts.append(f"{title} {ends}")
     looks = "1 look" if plan.n_looks == 1 else f"{plan.n_looks} looks"
     return f"{', '.join(parts)} after {looks}" if parts else ""
 

@@ -2,7 +2,7 @@
 
 import { agreementSheet, disputeHeading, disputeText } from "./adjudication.js";
 import { eventNeeds, eventSheet } from "./events.js";
-import { targetPart } from "./targets.js";
+import { targetSheet, targetSummary } from "./targets.js";
 import { byId, count, draw, make, numberText, option, paragraph, pushButton, timeAt } from "./words.js";
 
 const LISTED = 100; // entries of the queue to show
@@ -19,6 +19,7 @@ const REASONS = {
 const TABS = [
   { id: "queue", title: "To look at", fill: queueSheet,
     needs: ({ night, order }) => [night.queue, order, night.pending.length, night.blind && night.revision] },
+  { id: "targets", title: "Targets", fill: targetSheet, needs: ({ night }) => [night.plan, night.blind] },
   { id: "statistics", title: "Statistics", fill: (desk) => bandSheet(desk.night.statistics, desk),
     needs: ({ night }) => [night.statistics] },
   { id: "indicators", title: "Indicators", fill: indicatorSheet, needs: ({ night }) => [night.indicators] },
@@ -116,7 +117,7 @@ function queueSheet(desk) {
   const looked = aims ? [make("p", { textContent: `${count(queue.done, "look")} so far` })]
     : [make("p", {}, make("strong", { textContent: `${queue.done} of ${total}` }), " looked at"), progress];
   return [
-    ...targetPart(desk), ...looked, errors,
+    ...targetSummary(night), ...looked, aims ? null : errors,
     make("label", { className: "order" }, "Order ", orderSelect(desk)),
     queueList(desk, entries),
     entries.length > LISTED ? paragraph(`and ${entries.length - LISTED} more`, "quiet") : null,

@@ -2,41 +2,54 @@
 
 import { draw, make, paragraph, pushButton } from "./words.js";
 
-/** Return the upper part of the queue's sheet: a button without targets, else a row per statistic. */
-export function targetPart(desk) {
-  const { plan } = desk.night;
+/** Return the sheet of targets: how to begin, or a row per statistic. */
+export function targetSheet(desk) {
+  const { plan, blind } = desk.night;
+  if (blind) return [paragraph("Hidden until you reveal.")];
   if (!plan) {
     const begin = pushButton("Review to a target", () => desk.act({ do: "targets", value: {} }), { id: "begin-targets" });
-    begin.title = "Order by what makes the numbers of the night right, and stop when they are";
-    return [begin];
+    return [paragraph("Look first at what makes the numbers of the night right, and stop when they are near enough."), begin];
   }
   const end = pushButton("No targets", () => desk.act({ do: "targets", value: null }), { id: "end-targets" });
-  const rows = plan.rows.map((row) => targetRow(desk, row));
-  const head = make("tr", {}, ...["Number", `${plan.level} % interval`, "Target ±"].map((title) => make("th", { textContent: title, scope: "col" })));
+  const titles = ["Number", `${plan.level} % interval`, "Target ±"];
+  const head = make("tr", {}, ...titles.map((title) => make("th", { textContent: title, scope: "col" })));
   return [
     ...stopNotice(plan),
-    make("table", { className: "targets" }, make("thead", {}, head), make("tbody", {}, ...rows)),
-    plan.withheld ? paragraph(`No width is promised for this night: ${plan.withheld}.`, "quiet") : null,
-    make("p", { className: "quiet" }, "Bar: interval at the start and now; lines: the target around the number. ", end),
-  ].filter(Boolean);
+    make("table", { className: "targets" }, make("thead", {}, head), make("tbody", {}, ...plan.rows.map((row) => targetRow(desk, row)))),
+    paragraph("Light bar: interval before the first look; dark bar: now; lines: the target around the number. "
+      + "Without a target, all numbers count in units of one expert’s error.", "quiet"),
+    end,
+  ];
+}
+
+/** Return what the queue says of the targets: those that there are, and whether they are met. */
+export function targetSummary({ plan }) {
+  if (!plan) return [];
+  const rows = plan.rows.filter(({ target }) => target !== null).map((row) => make("tr", {},
+    make("th", { scope: "row", title: row.title, textContent: row.label }), intervalCell(row)));
+  const table = rows.length ? make("table", { className: "targets" }, make("tbody", {}, ...rows)) : null;
+  return [make("div", { className: "aims" }, ...stopNotice(plan), table)];
 }
 
 function stopNotice(plan) {
   const text = plan.is_met ? `All targets are met: ${plan.text}. You can stop here.` : plan.text;
-  return text ? [make("p", { id: "stop", role: "status", className: plan.is_met ? "stop met" : "stop", textContent: text })] : [];
+  const lines = text ? [make("p", { className: plan.is_met ? "stop met" : "stop", role: "status", textContent: text })] : [];
+  if (plan.withheld) lines.push(paragraph(`No width is promised for this night: ${plan.withheld}.`, "quiet"));
+  return lines;
+}
+
+function intervalCell(row) {
+  const unit = row.unit ? ` ${row.unit}` : "";
+  const now = row.low === null ? "not known" : `${numeral(row.low)}–${numeral(row.high)}${unit}`;
+  const met = row.is_met ? make("span", { className: "met", textContent: " ✓ met" }) : null;
+  return make("td", {}, now, met, picture(row));
 }
 
 function targetRow(desk, row) {
   const input = make("input", { id: `target-${row.name}`, type: "number", min: "0", step: "any", value: row.target ?? "" });
   input.setAttribute("aria-label", `Target for ${row.title}${row.unit ? `, in ${row.unit}` : ""}`);
   input.addEventListener("change", () => changeTarget(desk, row.name, input.value));
-  const unit = row.unit ? ` ${row.unit}` : "";
-  const now = row.low === null ? "not known" : `${numeral(row.low)}–${numeral(row.high)}${unit}`;
-  const met = row.is_met ? make("span", { className: "met", textContent: " ✓ met" }) : null;
-  return make("tr", {},
-    make("th", { scope: "row", title: row.title, textContent: row.label }),
-    make("td", {}, now, met, picture(row)),
-    make("td", {}, input));
+  return make("tr", {}, make("th", { scope: "row", title: row.title, textContent: row.label }), intervalCell(row), make("td", {}, input));
 }
 
 /** Send all targets, one of them new; an empty field takes a target away. */
