@@ -138,7 +138,7 @@ function paintSteps(ctx, night, lane, span, theme) {
   const rows = lane.height / night.stages.length;
   const thickness = Math.max(3, Math.min(6, rows * 0.55));
   const middle = (stage) => lane.y + (night.stages[stage].row + 0.5) * rows;
-  const connectors = new Path2D();
+  const connectors = []; // x, from, to
   let previous = -1;
   let start = span.first;
   for (let epoch = span.first + 1; epoch <= span.last; epoch += 1) {
@@ -153,8 +153,7 @@ function paintSteps(ctx, night, lane, span, theme) {
       ctx.fillStyle = theme.stages[stage];
       ctx.fillRect(x, middle(stage) - thickness / 2, Math.max(width, 1), thickness);
       if (previous >= 0) {
-        connectors.moveTo(x, middle(previous));
-        connectors.lineTo(x, middle(stage));
+        connectors.push([x, middle(previous), middle(stage)]);
       }
     }
     previous = stage;
@@ -162,7 +161,12 @@ function paintSteps(ctx, night, lane, span, theme) {
   }
   ctx.strokeStyle = theme.grey;
   ctx.lineWidth = 0.6;
-  ctx.stroke(connectors);
+  ctx.beginPath();
+  for (const [x, from, to] of connectors) {
+    ctx.moveTo(x, from);
+    ctx.lineTo(x, to);
+  }
+  ctx.stroke();
 }
 
 /** Paint several epochs per pixel: each stage is as opaque as its share of the column. */

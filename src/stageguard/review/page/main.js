@@ -4,6 +4,7 @@ import { Bar } from "./bar.js";
 import { Caliper } from "./caliper.js";
 import { Desk } from "./desk.js";
 import { Events } from "./events.js";
+import { Figures } from "./figures.js";
 import { keysOf, meaningOf } from "./keys.js";
 import { readableOn, themeOf } from "./lanes.js";
 import { EpochPanel } from "./panel.js";
@@ -123,6 +124,7 @@ async function begin() {
     desk.events,
     new Moved(desk), desk.nights,
     { open: () => { desk.keys = keysOf(desk); } }];
+  new Figures(desk, overview);
   listen(desk);
   try {
     await desk.bar.load();

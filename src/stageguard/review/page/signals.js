@@ -205,22 +205,36 @@ export class Signals {
   }
 
   paint(stretch) {
-    const { stack, theme, desk } = this;
+    const { stack, theme } = this;
     const { blocks, error } = this.blocks.within(stretch);
     if (blocks.length) this.lastChannels = blocks[0].channels;
     const channels = this.lastChannels || [];
     this.frame = this.placeLanes(stretch, channels);
     const ctx = stack.clear(stack.base);
-    paintGrid(ctx, this.frame, desk.night, desk.cursor, theme);
-    channels.forEach((channel, index) => {
-      this.paintChannel(ctx, channel, blocks.map((block) => block.channels[index]), index);
-    });
+    this.paintTraces(ctx, blocks);
     if (!blocks.length) {
       ctx.fillStyle = theme.grey;
       ctx.textAlign = "center";
       ctx.fillText(error || "reading …", this.frame.x + this.frame.width / 2, 40, this.frame.width);
     } else stack.base.setAttribute("aria-label", this.inWords(channels));
     this.paintLayers();
+  }
+
+  paintTraces(ctx, blocks) {
+    paintGrid(ctx, this.frame, this.desk.night, this.desk.cursor, this.theme);
+    (this.lastChannels || []).forEach((channel, index) => {
+      this.paintChannel(ctx, channel, blocks.map((block) => block.channels[index]), index);
+    });
+  }
+
+  /** The signals as they are shown, with marked events, without the cursor. */
+  get figure() {
+    const { blocks } = this.blocks.within([this.frame.begin, this.frame.end]);
+    const paint = (ctx) => {
+      this.paintTraces(ctx, blocks);
+      for (const layer of this.layers) if (layer !== this.desk.caliper) layer.paint(ctx, this.frame, this.theme);
+    };
+    return { width: this.stack.width, height: this.stack.height, paint };
   }
 
   /** Paint what lies on top of the traces, such as the cursor. */

@@ -62,25 +62,38 @@ export class Overview {
   refresh() {
     const { stack } = this;
     const { night } = this.desk;
-    const hasTop = (night.cycles || []).length > 0 || night.lights_off !== null || night.lights_on !== null;
-    const isStrip = this.desk.layout.isFolded("overview");
-    const lanes = lanesOf(night, { cells: false }).filter((lane) => !isStrip || lane.own || ["marks", "events"].includes(lane.kind));
-    this.top = hasTop && !isStrip ? 30 : 8;
-    let height = placeLanes(lanes, this.top, stack.narrow);
-    const { spectrogram } = isStrip ? {} : this;
-    if (spectrogram) height += SPECTROGRAM_HEIGHT + 7;
-    stack.resize(height);
     this.theme = themeOf(night);
-    this.span = new Span(0, night.epochs, stack.left, Math.max(50, stack.width - stack.left - RIGHT));
-    this.own = lanes.find((lane) => lane.own);
-    this.lanesBottom = height - 20;
-    const ctx = stack.clear(stack.base);
-    paintLanes(ctx, night, lanes, this.span, this.theme, { titlesAbove: stack.narrow });
-    const under = this.lanesBottom - SPECTROGRAM_HEIGHT;
-    if (spectrogram) paintSpectrogram(ctx, spectrogram, this.span, under, this.theme);
-    if (!isStrip) paintCycles(ctx, night, this.span, 13, this.theme);
-    paintAxis(ctx, night, this.span, height, this.theme, { lights: !isStrip });
-    stack.base.setAttribute("aria-label", this.inWords(night, lanes));
+    const isStrip = this.desk.layout.isFolded("overview");
+    const picture = this.picture((lane) => !isStrip || lane.own || ["marks", "events"].includes(lane.kind), isStrip);
+    stack.resize(picture.height);
+    Object.assign(this, { top: picture.top, span: picture.span, lanesBottom: picture.height - 20 });
+    this.own = picture.lanes.find((lane) => lane.own);
+    picture.paint(stack.clear(stack.base));
+    stack.base.setAttribute("aria-label", this.inWords(night, picture.lanes));
+  }
+
+  /** Place the lanes that `isShown` keeps; a strip has nothing else. */
+  picture(isShown, isStrip = false) {
+    const { stack, theme } = this;
+    const { night } = this.desk;
+    const hasTop = (night.cycles || []).length > 0 || night.lights_off !== null || night.lights_on !== null;
+    const lanes = lanesOf(night, { cells: false }).filter(isShown);
+    const top = hasTop && !isStrip ? 30 : 8;
+    const spectrogram = isStrip ? null : this.spectrogram;
+    const height = placeLanes(lanes, top, stack.narrow) + (spectrogram ? SPECTROGRAM_HEIGHT + 7 : 0);
+    const span = new Span(0, night.epochs, stack.left, Math.max(50, stack.width - stack.left - RIGHT));
+    const paint = (ctx) => {
+      paintLanes(ctx, night, lanes, span, theme, { titlesAbove: stack.narrow });
+      if (spectrogram) paintSpectrogram(ctx, spectrogram, span, height - 20 - SPECTROGRAM_HEIGHT, theme);
+      if (!isStrip) paintCycles(ctx, night, span, 13, theme);
+      paintAxis(ctx, night, span, height, theme, { lights: !isStrip });
+    };
+    return { width: stack.width, height, top, lanes, span, paint };
+  }
+
+  /** All lanes but the queue, also if the page shows a strip. */
+  get figure() {
+    return this.picture((lane) => lane.kind !== "marks");
   }
 
   inWords(night, lanes) {
