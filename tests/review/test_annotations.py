@@ -220,3 +220,30 @@ def test_a_file_without_annotations_is_refused_and_a_damaged_recording_is_a_rema
     with pytest.raises((InputError, OSError)):
         session.existing_events(0)
     session.close()
+
+
+def test_artefacts_of_files_are_shown_unless_they_stand_for_an_unscored_epoch(tmp_path):
+    stages = [(30.0 * i, 30.0, "Sleep stage N2") for i in range(4)]
+    marks = [(45.0, 5.5, "Artifact"), (120.0, 30.0, "Movement"), (63.0, 2.0, "movement")]
+    edf = write_edf(
+        tmp_path / "a.edf", [channel("EEG", 1200, 10)], annotations=sorted(stages + marks), start=START
+    )
+    rows = [
+        f"{text.split()[-1].lower()}\t.\t.\t{onset}\t+{seconds}\t." for onset, seconds, text in stages + marks
+    ]
+    annot = tmp_path / "a.annot"
+    annot.write_text("\n".join(["class\tinstance\tchannel\tstart\tstop\tmeta", *rows]) + "\n")
+    for path in (edf, annot):
+        found = existing_events(hypnogram(), None, path).events
+        assert [(one.kind, one.begin) for one in found] == [("artefact", 45.0), ("movement", 63.0)], path
+
+
+def test_an_annotation_that_lasts_forever_ends_with_the_night(tmp_path):
+    path = tmp_path / "a.annot"
+    path.write_text(
+        "class\tinstance\tchannel\tstart\tstop\tmeta\narousal\t.\t.\t30\t+1e300\t.\nx\u202ey\t.\t.\t40\t50\t.\n"
+    )
+    long, hidden = existing_events(hypnogram(), None, path).events
+    assert (long.begin, long.end) == (30.0, 1200.0)
+    assert hidden.text.isprintable()
+    json.dumps(existing_events(hypnogram(), None, path).to_dict(), allow_nan=False)

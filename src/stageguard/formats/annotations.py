@@ -32,6 +32,7 @@ _PREFIX = re.compile(r"(sleep[ _])?stage\b", re.IGNORECASE)
 _LONG_PREFIX = re.compile(r"sleep[ _]stage\b", re.IGNORECASE)
 MOVING = ("Movement time", "Movement Time", "movement time", "MT", "mt")
 BARE_UNSCORED = ("?", "unscored", "unknown", "undefined", "movement time", "mt")
+MARKS = ("art", "artefact", "artifact", "movement")  # of an unscored epoch, or of a stretch within epochs
 COARSE = frozenset(("N", "S"))  # alone, these may stand for something else
 USUAL_SECONDS = (30.0, 20.0)  # epochs of AASM and of Rechtschaffen and Kales; runs of equal stages are joined
 LONGEST_GUESS = 60.0  # longer equal durations are joined epochs rather than epochs
@@ -125,7 +126,7 @@ def _words(annotation: Event) -> str:
 
 def _bare_stages(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> list[Chosen]:
     """Return stages that are bare names, for whole epochs that no other stage covers."""
-    others = _whole_epochs(annotations, chosen)
+    others = whole_epochs(annotations, chosen)
     if not others:
         return []
     step = _shortest(chosen)
@@ -146,7 +147,7 @@ def _shortest(chosen: Sequence[Chosen]) -> float:
     return min((event.seconds for event, _ in chosen if event.seconds), default=0.0)
 
 
-def _whole_epochs(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> list[Event]:
+def whole_epochs(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> list[Event]:
     """Return annotations other than the chosen ones that are whole epochs on their grid."""
     step = _shortest(chosen)
     if not step:
@@ -194,7 +195,7 @@ def _unscored_ends(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> li
     margin = TOLERANCE * _shortest(chosen)
     return [
         (event, UNSCORED_NAME)
-        for event in _whole_epochs(annotations, chosen)
+        for event in whole_epochs(annotations, chosen)
         if _words(event).casefold() in (*UNSCORED_WORDS, "m")
         and not end > event.onset > first - (event.seconds or 0.0) + margin
     ]
@@ -250,9 +251,13 @@ def staged_rows(
 def events_among(annotations: Iterable[Event]) -> Iterator[Event]:
     """Yield annotations that a reader of stages does not take for stages."""
     texts = list(annotations)
-    taken = {id(event) for event, _ in stage_annotations(texts, least=1)}
+    chosen = stage_annotations(texts, least=1)
+    taken = {id(event) for event, _ in chosen}
+    unscored = {id(event) for event in whole_epochs(texts, chosen)}
     for event in texts:
-        if id(event) not in taken and event.text and event.text.casefold() not in UNSCORED_WORDS:
+        word = event.text.casefold()
+        is_mark = word in MARKS and id(event) not in unscored
+        if id(event) not in taken and event.text and (is_mark or word not in UNSCORED_WORDS):
             yield replace(event, seconds=event.seconds or None)
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from stageguard.base.errors import FileFormatError
+from stageguard.base.errors import FileFormatError, visible
 from stageguard.formats.annotations import ANNOTATED_AT, ANNOTATOR, CHANNEL_MARK, DESCRIPTION
 from stageguard.formats.event_files import EventList
 from stageguard.formats.events import read_events_beside
@@ -51,6 +51,7 @@ def existing_events(night: Hypnogram, recording: Path | None, given: Path | None
     Damaged annotations of the recording are a remark: its signals are shown anyway.
     """
     found, notes = list[ExistingEvent](), list[str]()
+    end = night.offset_seconds + night.n_epochs * night.epoch_seconds
     is_edf = recording is not None and recording.suffix.lower() in EDF_SUFFIXES
     for path in (recording if is_edf else None, given):
         if path is None:
@@ -62,7 +63,7 @@ def existing_events(night: Hypnogram, recording: Path | None, given: Path | None
                 raise
             notes.append(f"annotations left out: {error}")
             continue
-        found += [_existing(event, path.name) for event in events]
+        found += [_existing(event, path.name, end) for event in events]
         notes += remarks
     found.sort(key=lambda event: event.begin)
     if len(found) > MOST_SHOWN:
@@ -70,12 +71,14 @@ def existing_events(night: Hypnogram, recording: Path | None, given: Path | None
     return ExistingEvents(tuple(found[:MOST_SHOWN]), tuple(notes))
 
 
-def _existing(event: Event, file: str) -> ExistingEvent:
+def _existing(event: Event, file: str, latest: float) -> ExistingEvent:
+    """Return an annotation to show, which ends with the night at the latest."""
     found = scored_event(event)
     text = found.text
     if is_own_word(event.text):  # told in the words of this page
         text = BY_NAME[found.kind].title + (f"{TEXT_MARK}{text}" if text else "")
-    return ExistingEvent(found.kind, found.begin, found.end, found.channel, text, file)
+    end = max(found.begin, min(found.end, latest))
+    return ExistingEvent(found.kind, found.begin, end, visible(found.channel), visible(text), file)
 
 
 def is_own_word(text: str) -> bool:

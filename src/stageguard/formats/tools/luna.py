@@ -15,7 +15,7 @@ import numpy as np
 
 from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.files import file_error
-from stageguard.formats.annotations import staged_rows, stages_among
+from stageguard.formats.annotations import MARKS, staged_rows, stages_among, whole_epochs
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import (
     PROBABILITIES,
@@ -275,9 +275,13 @@ def _moment(path: Path, line: int, text: str) -> Moment:
 
 def _events(intervals: AnnotIntervals) -> Iterable[Event]:
     """Yield annotations other than stages."""
+    rows = [Event(*time, row[0]) for row, time in zip(intervals.rows, intervals.times, strict=True)]
+    stages = [(event, None) for event in rows if _is_stage(event.text)]
+    unscored = {event.onset for event in whole_epochs(rows, stages) if event.text.casefold() in MARKS}
     for row, (onset, seconds) in zip(intervals.rows, intervals.times, strict=True):
-        is_stage = is_stage_class(row[0]) or canonical_name(row[0]) is not None
-        if is_stage or row[0].casefold() in (*UNSCORED_WORDS, *"umlg"):
+        word = row[0].casefold()
+        is_mark = word in MARKS and onset not in unscored
+        if _is_stage(row[0]) or (word in (*UNSCORED_WORDS, *"umlg") and not is_mark):
             continue
         by_column = dict(zip(COLUMNS, row, strict=True)) if len(row) == 6 else {}
         more = tuple(
@@ -287,6 +291,10 @@ def _events(intervals: AnnotIntervals) -> Iterable[Event]:
         )
         channel = by_column.get("channel", ".")
         yield Event(onset, seconds, row[0], "", "" if channel == "." else channel, details=more)
+
+
+def _is_stage(name: str) -> bool:
+    return is_stage_class(name) or canonical_name(name) is not None
 
 
 def _are_taken(night: Outgoing) -> list[bool]:

@@ -5,6 +5,7 @@ import { get } from "./server.js";
 import { byId, count, make, numberText, paragraph, pushButton, timeText } from "./words.js";
 
 const LISTED = 200; // annotations of files to list
+const OWN_LISTED = 1000;
 
 export class Events {
   constructor(desk) {
@@ -147,9 +148,10 @@ export function eventSheet(desk) {
   const own = ownEvents(night);
   const files = night.existing || [];
   const lines = [make("p", {}, make("strong", { textContent: count(own.length, "event") }), " marked by you")];
-  if (own.length) lines.push(make("ul", { className: "events" }, ...own.map((event) => ownRow(desk, event))));
+  if (own.length) lines.push(make("ul", { className: "events" }, ...own.slice(0, OWN_LISTED).map((event) => ownRow(desk, event))));
   else lines.push(paragraph(night.hasSignals ? "Drag over the signals, then press the key of a kind."
     : "x marks the epoch, or the selected stretch, as artefact.", "quiet"));
+  if (own.length > OWN_LISTED) lines.push(paragraph(`and ${own.length - OWN_LISTED} more, on the signals`, "quiet"));
   if (night.quality && own.some(({ kind }) => kind === "artefact")) {
     lines.push(paragraph("Epochs under artefacts lose that share of their evidence, and all of it if more than half is covered.", "quiet"));
   }
