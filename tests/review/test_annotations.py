@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 
 import stageguard as sg
 from messages import mentions, naming
@@ -81,6 +81,7 @@ def test_events_come_back_from_each_format(tmp_path, name):
     ),
     st.sampled_from(list(BY_NAME)),
 )
+@example([("arousal", 0, 0, "NULL", "00000000")], "events-bids")
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_event_comes_back_from_each_format(tmp_path, rows, name):
     events = {
@@ -88,7 +89,7 @@ def test_any_event_comes_back_from_each_format(tmp_path, rows, name):
             kind,
             begin / 1000,
             (begin + lasting) / 1000,
-            " ".join(where.split()).strip(". "),
+            " ".join(where.split()).strip(". ").replace("/", "-"),  # n/a is no channel in BIDS
             "x " + " ".join(text.split()),
             "anna",
             WHEN,

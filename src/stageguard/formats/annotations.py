@@ -16,7 +16,6 @@ from statistics import median
 import numpy as np
 
 from stageguard.base.arrays import Floats, Ints
-from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import Argument, warn
 from stageguard.base.files import file_error
 from stageguard.formats.density import LONGEST_EPOCH, MOST_EPOCHS, SHORTEST_EPOCH, listed
@@ -301,7 +300,8 @@ def _details(table: Table) -> list[tuple[tuple[str, str], ...]]:
 
 
 def _filled(cell: str) -> str:
-    return "" if cell.casefold() in MISSING_WORDS else cell
+    """Return a cell of BIDS, where n/a alone is missing: a channel may be called NULL."""
+    return "" if cell.casefold() == "n/a" else cell
 
 
 def first_column(table: Table, names: Sequence[str]) -> Sequence[str]:
