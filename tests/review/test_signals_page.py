@@ -136,6 +136,17 @@ def test_in_the_wide_mode_one_key_scores_an_epoch(scorer, night):
         assert (scorer.epoch, page.is_visible("#profile")) == (3, True)  # as before: a stage key stays
 
 
+def test_keys_score_again_after_the_mouse_used_a_button(scorer, night):
+    with served(**night) as server:
+        page = open_signals(scorer, server.url)
+        page.get_by_role("button", name="Wide").click()
+        scorer.press("Enter").at_revision(1)  # agrees, and does not leave the wide mode
+        assert page.is_hidden("#profile")
+        page.get_by_role("button", name="Wide").focus()
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#profile")
+
+
 def test_views_page_within_the_epoch_or_show_what_is_around_it(scorer, night):
     with served(**night) as server:
         page = open_signals(scorer, server.url)

@@ -33,10 +33,11 @@ export class Blocks {
     this.from = begin;
   }
 
-  /** Fetch the blocks of a stretch and some beyond it; `arrived()` after each. */
+  /** Fetch the blocks of a stretch, and once they are there some beyond it; `arrived()` after each. */
   fetch(stretch, arrived) {
     const [first, last] = this.numbers(stretch);
     for (let number = first; number <= last; number += 1) this.fetchBlock(number, arrived, true);
+    if (!this.has(stretch)) return; // what is shown comes first
     for (const ahead of AHEAD) {
       const by = ahead * this.direction;
       this.fetchBlock(by > 0 ? last + by : first + by, arrived, false);
@@ -87,7 +88,8 @@ export class Blocks {
   has(stretch) {
     const [first, last] = this.numbers(stretch);
     for (let number = first; number <= last; number += 1) {
-      if (number * this.level.epochs < this.night.epochs && !this.kept.get(this.key(number))?.channels) return false;
+      const isInside = number >= 0 && number * this.level.epochs < this.night.epochs;
+      if (isInside && !this.kept.get(this.key(number))?.channels) return false;
     }
     return true;
   }

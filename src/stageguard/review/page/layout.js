@@ -13,6 +13,7 @@ export class Layout {
     this.folds = stored();
     for (const name of SECTIONS) byId(`${name}-fold`).onclick = () => this.toggle(name);
     byId("wide").onclick = () => this.toggleWide();
+    giveKeysBack();
   }
 
   /** Whether a section is folded; the folded overview is still a strip with the hypnogram. */
@@ -51,6 +52,18 @@ export class Layout {
       byId(name === "signals" ? "signal-body" : name).hidden = isFolded && name !== "overview";
     }
   }
+}
+
+/** After the mouse has used a button or a choice of the signals, keys score again; who came by keyboard stays there. */
+function giveKeysBack() {
+  let isPointer = false;
+  addEventListener("pointerdown", () => { isPointer = true; }, true);
+  addEventListener("keydown", () => { isPointer = false; }, true);
+  const leave = ({ target }) => {
+    if (isPointer && target.closest(".fold, #wide, #pages, #signal-controls")) target.blur();
+  };
+  addEventListener("change", leave);
+  addEventListener("click", (event) => event.target.tagName !== "SELECT" && leave(event));
 }
 
 function stored() {

@@ -10,7 +10,8 @@ import { pictureOf } from "./spectrogram.js";
 import { AXIS_HEIGHT, heights, microvolts, paintGrid, paintGuides, tracePart, unitText } from "./traces.js";
 import { firstView, Frame, pagesOf, shownSeconds, viewsOf, viewText } from "./views.js";
 
-const LOWEST_LANE = 46; // CSS pixels
+const TOP = 10; // CSS pixels above the lanes, for waves that leave the first
+const LOWEST_LANE = 46;
 const HIGHEST_LANE = 120; // but in the wide mode
 
 export class Signals {
@@ -248,13 +249,13 @@ export class Signals {
   placeLanes([begin, end], channels) {
     const { stack } = this;
     const { wide } = this.desk.layout;
-    const space = innerHeight - stack.box.getBoundingClientRect().top - scrollY - AXIS_HEIGHT - 8;
+    const space = innerHeight - stack.box.getBoundingClientRect().top - scrollY - TOP - AXIS_HEIGHT - 8;
     const most = wide ? Infinity : HIGHEST_LANE;
     const height = Math.floor(Math.max(LOWEST_LANE, Math.min(most, space / Math.max(1, channels.length))));
-    const bottom = Math.max(90, channels.length * height);
+    const bottom = TOP + Math.max(90, channels.length * height);
     stack.resize(bottom + AXIS_HEIGHT);
     stack.base.dataset.lanes = channels.length;
-    const lanes = channels.map(({ name }, index) => ({ name, y: (index + 0.5) * height, height }));
+    const lanes = channels.map(({ name }, index) => ({ name, y: TOP + (index + 0.5) * height, height }));
     return new Frame({ begin, end, x: stack.left, width: Math.max(50, stack.width - stack.left - 10), bottom, lanes });
   }
 
