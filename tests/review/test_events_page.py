@@ -231,3 +231,17 @@ def test_a_blind_scorer_marks_and_exports_events(scorer, night):
         page.get_by_role("button", name="Reveal stager and guard").click()
         scorer.at_revision(3)
         assert server.session.review(0).now.result.decoding.night.quality[0] == 1
+
+
+def test_events_are_in_the_saved_picture_of_the_signals(scorer, night, tmp_path):
+    with served(**night) as server:
+        page = open_signals(scorer, server.url)
+        scorer.press("ArrowRight")
+        drag(page, 20.0, 22.0)
+        scorer.press("s").at_revision(1)
+        page.click("#save-signals")
+        with page.expect_download() as download:
+            page.get_by_role("button", name="SVG", exact=True).click()
+        download.value.save_as(tmp_path / "epoch.svg")
+        text = (tmp_path / "epoch.svg").read_text()
+        assert ">Spindle<" in text and ">Arousal<" in text  # the scorer's, and that of the recording
