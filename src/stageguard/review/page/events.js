@@ -128,7 +128,9 @@ export class Events {
     const { night } = this.desk;
     paintFileEvents(ctx, frame, night, theme);
     paintOwnEvents(ctx, frame, night, theme);
-    byId("event-kinds").hidden = !this.desk.signals.selection;
+    const { selection } = this.desk.signals;
+    byId("event-kinds").hidden = !selection;
+    byId("event-kinds").classList.toggle("below", selection?.lane === 0); // not on the channel that is looked at
   }
 
   move() {
