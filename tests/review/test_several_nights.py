@@ -111,10 +111,10 @@ def test_outputs_of_decode_come_with_their_recordings(run, nights, opened):
         ([], 2, "Missing argument NIGHT"),
     ],
 )
-def test_files_that_belong_to_no_night_are_one_line(run, nights, words, code, expected):
+def test_files_that_belong_to_no_night_are_one_line(run, nights, opened, words, code, expected):
     paths = [word if word.startswith("--") else nights / word for word in words]
     ran = run("review", *paths, "--profile", FREE, "--no-open")
-    assert ran.code == code
+    assert (ran.code, opened) == (code, [])
     assert expected in ran.err
     assert ran.err.count("\n") == 1
 
