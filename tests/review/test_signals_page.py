@@ -195,6 +195,22 @@ def test_units_are_written_as_people_write_them(scorer, night):
         assert "µV" in page.inner_text("body") and "uV" not in page.inner_text("body")
 
 
+def test_signals_that_failed_are_asked_for_again(scorer, night):
+    with served(**night) as server:
+        page = open_signals(scorer, server.url)
+        answer = '{"error": "the disk is gone."}'
+        page.route(
+            "**/signals?*",
+            lambda route: route.fulfill(status=500, content_type="application/json", body=answer),
+        )
+        scorer.press("End")
+        page.wait_for_timeout(1500)
+        assert page.get_attribute("#traces", "aria-label").startswith("Signals of epoch 1: ")
+        page.unroute("**/signals?*")
+        scorer.press("ArrowLeft", "ArrowRight")
+        page.wait_for_selector(f"#traces[aria-label^='Signals of epoch {N_EPOCHS}: ']")
+
+
 @pytest.mark.parametrize("blind", [False, True])
 def test_help_says_how_one_works_and_lists_the_keys_of_signals(scorer, night, blind):
     with served(**night, blind=blind) as server:

@@ -8,6 +8,7 @@ const LONGEST_FINE = 120; // seconds of a view that is drawn from all samples
 const MOST_BYTES = 96 * 2 ** 20; // of samples to keep
 const AHEAD = [1, -1, 2]; // blocks to fetch beyond the shown ones, by direction of the last move
 const MOST_WAITING = 4; // requests at a time, besides those for what is shown
+const RETRY_MS = 1000; // after an error
 const COLUMN_STEP = 200; // so that not every width of the window is another request
 
 export class Blocks {
@@ -53,11 +54,17 @@ export class Blocks {
     return `${this.level.epochs} ${this.level.columns} ${number}`;
   }
 
+  /** Whether a block is there, on its way, or failed just now; it is asked for again later. */
+  isKnown(key) {
+    const block = this.kept.get(key);
+    return Boolean(block) && !(block.error && performance.now() - block.failed > RETRY_MS);
+  }
+
   async fetchBlock(number, arrived, isShown) {
     const { night, kept } = this;
     const { epochs, columns } = this.level;
     const [key, first] = [this.key(number), number * epochs];
-    if (first < 0 || first >= night.epochs || kept.has(key) || (!isShown && this.waiting >= MOST_WAITING)) return;
+    if (first < 0 || first >= night.epochs || this.isKnown(key) || (!isShown && this.waiting >= MOST_WAITING)) return;
     kept.set(key, { waiting: true });
     this.waiting += 1;
     let block;
@@ -65,7 +72,7 @@ export class Blocks {
       const answer = await getFloats(this.query(first, Math.min(epochs, night.epochs - first), columns));
       block = { channels: partsOf(answer, first * night.seconds), bytes: answer.floats.byteLength };
     } catch (error) {
-      block = { error: error.message, bytes: 0 };
+      block = { error: error.message, bytes: 0, failed: performance.now() };
     }
     if (kept !== this.kept) return; // all were forgotten in the meantime
     this.waiting -= 1;

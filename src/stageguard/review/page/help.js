@@ -8,7 +8,7 @@ const OPEN = "A stager gave every epoch of this night probabilities of stages, a
 const BLIND = "You score this night blind: stager, guard and expert are hidden until you have scored every epoch, or reveal them.";
 const SAVED = "Every action is saved at once and can be undone. The files of the night are never changed.";
 const MOUSE = "Mouse and touch: press on a lane to go there; drag around the epoch to select a stretch; drag the window over the whole "
-  + "night; drag over the signals to measure them.";
+  + "night; drag over the signals to measure them or mark an event.";
 
 /** Return the steps of a scorer's work, over and over. */
 function stepsOf(night) {
