@@ -483,3 +483,13 @@ def test_lists_of_nights_are_scored_whatever_holds_their_stages(nights, matrices
     by_object = cross_val_score(own, nights.densities, nights.hypnograms, cv=2)
     assert by_object.tolist() == cross_val_score(own, matrices, labels, cv=2).tolist()
     assert np.isfinite(by_object).all()
+
+
+def test_a_single_night_outside_a_list_is_told_to_be_in_one():
+    night = sg.simulate_night("human-psg-5", hours=1, seed=1)
+    model = sg.SemiMarkovDecoder("human-psg-5")
+    with pytest.raises(InputError, match=naming("X is one Hypnodensity", "[X]")):
+        model.fit(night.density, night.expert)
+    for X in ([night.density], night.density.probabilities):
+        with pytest.raises(InputError, match=naming("y is one Hypnogram", "[y]")):
+            model.fit(X, night.expert)

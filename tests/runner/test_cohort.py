@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from concurrent.futures import ProcessPoolExecutor
+import logging
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -163,3 +164,45 @@ def test_a_client_of_the_caller_gives_the_same_files_and_stays_open(tmp_path):
         assert client.status == "running"
     sg.decode_cohort(tmp_path / "nights", PROFILE, tmp_path / "here")
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
+
+
+def write_table(path: Path, nights: dict[str, np.ndarray]) -> Path:
+    rows = [f"{name}," + ",".join(map(repr, row)) for name, night in nights.items() for row in night.tolist()]
+    path.write_text("\n".join([f"id,{STAGES}", *rows]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_the_nights_of_a_table_are_logged(tmp_path, caplog, jobs):
+    nights = {"good": np.full((60, 5), 0.2), "bad": np.arange(300.0).reshape(60, 5)}
+    table = write_table(tmp_path / "table.csv", nights)
+    caplog.set_level(logging.INFO, logger="stageguard")
+    sg.decode_cohort(table, PROFILE, tmp_path / "out.csv", jobs=jobs)
+    words = [record.getMessage() for record in caplog.records]
+    assert [text for text in words if text.endswith("done")] == ["table.csv, night good done"]
+    failed = [record for record in caplog.records if record.getMessage().startswith("failed: ")]
+    assert [record.levelname for record in failed] == ["WARNING"]
+    assert "night bad" in failed[0].getMessage()
+
+
+def test_one_night_with_the_name_of_a_table_says_what_the_name_means(tmp_path):
+    write_nights(tmp_path / "nights", 1)
+    with pytest.raises(sg.FileFormatError, match=naming("table of many nights", "name a folder, or a .tsv")):
+        sg.decode_cohort(tmp_path / "nights" / "n0.csv", PROFILE, tmp_path / "out.csv")
+
+
+def test_a_store_of_one_process_is_refused_where_others_work(tmp_path):
+    pytest.importorskip("upath")
+    nights = write_nights(tmp_path / "nights", 2)
+    table = write_table(tmp_path / "table.csv", nights)
+    for source, output in (
+        (tmp_path / "nights", "memory://refused/out"),
+        (table, "memory://refused/out.csv"),
+    ):
+        with pytest.raises(sg.InputError, match=naming("memory://", "one process")):
+            sg.decode_cohort(source, PROFILE, output, jobs=2)
+        with ThreadPoolExecutor(2) as executor:
+            assert sg.decode_cohort(source, PROFILE, output, scheduler=executor).n_decoded == 2
+    sg.simulate_night(PROFILE, hours=1, seed=1).density.save("memory://refused/nights/n1.csv")
+    with ProcessPoolExecutor(1) as executor, pytest.raises(sg.InputError, match=naming("one process")):
+        sg.decode_cohort("memory://refused/nights", PROFILE, tmp_path / "out", scheduler=executor)

@@ -15,6 +15,8 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
+import click
+
 from stageguard.base.errors import (
     Argument,
     EpochNumber,
@@ -174,6 +176,8 @@ _OPTIONS = {
     "merge_to": "--merge",
     "pool_to_seconds": "--pool",
 }
+# Options that not every command has which reads such files, and a command that has them.
+_ELSEWHERE = {"--column": "convert"}
 
 
 def in_options(message: object, names: Sequence[str] = ()) -> str:
@@ -200,7 +204,19 @@ def naming_nights(names: Sequence[str]) -> Iterator[None]:
 
 def _option(argument: Argument) -> str:
     option = _OPTIONS.get(argument.name, f"--{argument.name.replace('_', '-')}")
-    value = argument.value
+    there = _ELSEWHERE.get(option)
+    if there is None or _is_option(option):
+        return _with_value(option, argument.value)
+    return f"{_with_value(option, argument.value)} of stageguard {there}"
+
+
+def _is_option(option: str) -> bool:
+    """Whether the command that runs has an option."""
+    context = click.get_current_context(silent=True)
+    return context is None or any(option in parameter.opts for parameter in context.command.params)
+
+
+def _with_value(option: str, value: object) -> str:
     if value is None or value is True:
         return option
     if isinstance(value, list | tuple):

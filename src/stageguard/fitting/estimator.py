@@ -356,6 +356,8 @@ def _nights_of(
         if lengths is not None:
             raise InputError("lengths are given, but X is a list of nights already. Leave them out.")
         return list(X), None
+    if isinstance(X, Hypnodensity):
+        raise InputError("X is one Hypnodensity, expected a list of nights: [X], and y likewise.")
     if hasattr(X, "toarray"):
         raise InputError("X is a sparse matrix, which is not supported: expected an array. Call X.toarray().")
     matrix = np.asarray(checks.array_of(X, "X", "read_density"))
@@ -406,6 +408,8 @@ def _labels_of(
     """Return labels per night, and whether they came as names."""
     if y is None:
         raise InputError("y is missing: fit requires y to be passed, but the target y is None.")
+    if isinstance(y, Hypnogram):
+        raise InputError("y is one Hypnogram, expected a list, as of the nights in X: [y].")
     if cuts is not None:
         flat = np.asarray(checks.array_of(y, "y", "read_hypnogram"))
         if flat.ndim != 1 or len(flat) != cuts[-1]:

@@ -126,8 +126,8 @@ def id_column(path: Path | str, header: Sequence[str]) -> int:
     rename = f" Rename {others[0]!r} to it, if that names the nights." if others else ""
     raise file_error(
         path,
-        f"has no column {ID!r} that names the night of each row. Columns: {listed(header)}.{rename} "
-        "If it is one night, name a folder for the output, or a .tsv.",
+        f"has no column {ID!r} that names the night of each row, and the output is named as a table of many "
+        f"nights. If this is one night, name a folder, or a .tsv. Columns: {listed(header)}.{rename}",
     )
 
 

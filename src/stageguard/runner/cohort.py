@@ -16,7 +16,7 @@ from stageguard.base.arrays import DAY_SECONDS, NAN
 from stageguard.base.errors import Argument, InputError, Message, OutputError
 from stageguard.base.extras import library
 from stageguard.base.files import as_path, file_error, read_text, write_text_atomic
-from stageguard.base.storage import files_in, is_folder
+from stageguard.base.storage import files_in, is_folder, is_remote, store_of
 from stageguard.base.values import ComparedByValue
 from stageguard.formats.cohort_dataset import dataset_root, holds_parquet, is_dataset
 from stageguard.formats.density import listed
@@ -72,6 +72,7 @@ def is_table_call(output: Path | None, paths: Sequence[Path], samples: Path | No
 def decode_table(call: CohortCall, paths: Sequence[Path]) -> Manifest:
     """Decode the nights of a table, or of the files of a dataset, to what the call names."""
     assert call.output is not None
+    _refuse_own_memory(call, paths)
     for folder in filter(is_folder, paths):
         _refuse_other_nights(call, folder)
     task = TableTask(
@@ -86,6 +87,25 @@ def decode_table(call: CohortCall, paths: Sequence[Path]) -> Manifest:
         files=tuple(paths) if len(paths) > 1 else (),
     )
     return call.run(table_source(task))
+
+
+def _refuse_own_memory(call: CohortCall, paths: Sequence[Path]) -> None:
+    """Refuse a store in the memory of this process if others work: what they write would be lost."""
+    if call.jobs == 1 and call.cluster is None:
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    if call.cluster is not None and isinstance(call.cluster.scheduler, ThreadPoolExecutor):
+        return
+    used = [path for path in (*paths, call.output) if path is not None and is_remote(path)]
+    for path in used:
+        if store_of(path).is_local:
+            raise InputError(
+                Message(
+                    f"{path} is in the memory of one process, expected a store that all processes see. Run "
+                    "in one process (", Argument("jobs", 1), "), or name a folder."
+                )
+            )  # fmt: skip
 
 
 def _refuse_other_nights(call: CohortCall, folder: Path) -> None:
@@ -114,6 +134,7 @@ def tables_to_decode(paths: Sequence[Path], samples: Path | None) -> Sequence[Pa
 
 def decode_inputs(call: CohortCall, inputs: Inputs) -> Manifest:
     """Decode nights in files, each to outputs of its own; of a cohort, also write its tables."""
+    _refuse_own_memory(call, [night.path for night in inputs.nights])
     tables = call.output if inputs.is_cohort and call.name is None else None
     task_of = partial(
         DecodeTask,

@@ -28,6 +28,7 @@ from stageguard.base.errors import (
     OutputError,
     StageGuardError,
     StageGuardWarning,
+    visible,
     warn,
 )
 from stageguard.base.files import (
@@ -87,7 +88,7 @@ from stageguard.runner.manifest import (
     recorded_outcomes,
     table_text,
 )
-from stageguard.runner.run import Outcome, attempt, collect_warnings
+from stageguard.runner.run import LOGGER, Outcome, attempt, collect_warnings, log_outcome
 from stageguard.runner.stopping import Stopped
 
 if TYPE_CHECKING:
@@ -491,6 +492,7 @@ class TableSource:
         chunks = deque[Chunk]()  # under way; a table of text is cut while it is read
         results = self._results(chunks, jobs, executor)
         seen = dict[str, int]()  # the ids of all nights, with their parts
+        LOGGER.info("table %s, decoded to %s", visible(str(self.task.path)), visible(str(self.task.output)))
         with self._appending() as append, contextlib.closing(results):
             for is_done_before in results:
                 chunk = chunks.popleft()
@@ -500,7 +502,10 @@ class TableSource:
                         raise self._begins_again(night, seen[night["id"]])
                 if content["rows_sha256"]:
                     append(self._rows_path(chunk), content["rows_sha256"])
-                yield from (_recorded(night, is_done_before=is_done_before) for night in content["nights"])
+                for night in content["nights"]:
+                    outcome = _recorded(night, is_done_before=is_done_before)
+                    log_outcome(replace(outcome, is_in_table=True))
+                    yield outcome
         if missing := set(self.task.only).difference(seen):
             problem = f"has no night {min(missing)!r}, expected the ids of its column {ID}."
             raise file_error(self.task.path, problem)

@@ -164,19 +164,22 @@ def run_files(
             outcome: Outcome[Value] = (
                 next(results) if problem is None else Outcome(task.file, task.id, error=Message(problem))
             )
-            _log(outcome)
+            log_outcome(outcome)
             yield replace(outcome, is_in_table=getattr(task, "table", None) is not None)
         next(results, None)  # run to the end, where the workers end by themselves instead of being ended
 
 
-def _log(outcome: Outcome[Any]) -> None:
-    """Log a file: its failure or its warnings as a warning, else that it is done."""
+def log_outcome(outcome: Outcome[Any]) -> None:
+    """Log a file, or a night of a table: failure or warnings as warnings, else that it is done."""
+    name = f"{outcome.file}, night {outcome.id}" if outcome.is_in_table else outcome.file
     if outcome.error is not None:
         LOGGER.warning("failed: %s", visible(outcome.error))
     for message in outcome.warnings:
-        LOGGER.warning("%s: %s", visible(outcome.file), visible(message))
-    if outcome.ok:
-        LOGGER.info("%s done in %.3f s", visible(outcome.file), outcome.seconds)
+        LOGGER.warning("%s: %s", visible(name), visible(message))
+    if outcome.ok and outcome.is_in_table:
+        LOGGER.info("%s done", visible(name))
+    elif outcome.ok:
+        LOGGER.info("%s done in %.3f s", visible(name), outcome.seconds)
 
 
 class _Like(Generic[TaskType, Value]):
