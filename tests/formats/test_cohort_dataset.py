@@ -134,6 +134,13 @@ def test_a_file_with_other_columns_is_refused_by_its_place(tmp_path):
     pq.write_table(table_of(random_nights([20])).drop_columns(["N3"]), tmp_path / "b.parquet")
     with pytest.raises(FileFormatError, match=r"b.parquet: lacks the column 'N3' of a.parquet"):
         read_dataset([tmp_path], FileOptions())
+    other = table_of(random_nights([20]))
+    pq.write_table(other.append_column("comment", pa.array(["x"] * 20)), tmp_path / "b.parquet")
+    read_dataset([tmp_path], FileOptions())
+    onsets = pa.array(np.arange(20) * 20.0)  # without them, epochs of 30 s would be assumed
+    pq.write_table(other.append_column("onset", onsets), tmp_path / "b.parquet")
+    with pytest.raises(FileFormatError, match=r"b.parquet: has the column 'onset', which a.parquet lacks"):
+        read_dataset([tmp_path], FileOptions())
 
 
 def test_what_counts_as_a_dataset(tmp_path):

@@ -187,7 +187,9 @@ def test_the_nights_of_a_table_are_logged(tmp_path, caplog, jobs):
 
 def test_one_night_with_the_name_of_a_table_says_what_the_name_means(tmp_path):
     write_nights(tmp_path / "nights", 1)
-    with pytest.raises(sg.FileFormatError, match=naming("table of many nights", "name a folder, or a .tsv")):
+    with pytest.raises(
+        sg.FileFormatError, match=naming("table of many nights", "name a folder for the output, or a .tsv")
+    ):
         sg.decode_cohort(tmp_path / "nights" / "n0.csv", PROFILE, tmp_path / "out.csv")
 
 

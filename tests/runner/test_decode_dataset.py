@@ -169,15 +169,20 @@ def write_cut_nights(folder: Path) -> dict[str, np.ndarray]:
     return nights
 
 
-def test_files_that_share_a_night_are_one_dataset(tmp_path):
+def test_files_that_share_a_night_are_one_dataset_if_the_output_is_one_table(tmp_path):
     nights = write_cut_nights(tmp_path / "data")
     expected = {name: decode_quietly(night, PROFILE).stages.tolist() for name, night in nights.items()}
+    sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "out.parquet")
+    assert stages_of(tmp_path / "out.parquet") == expected
+    files = sorted((tmp_path / "data").iterdir())
+    for source in (tmp_path / "data", files):
+        with pytest.raises(sg.FileFormatError, match=r"part-1.parquet: has the id of a file before it"):
+            sg.decode_cohort(source, PROFILE, tmp_path / "out")
+    pq.write_table(pa.concat_tables(map(pq.read_table, files[:3])), files[0])
+    files[1].unlink()
+    files[2].unlink()
     sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "out")
     assert stages_of(tmp_path / "out") == expected
-    files = sorted((tmp_path / "data").iterdir())
-    result = sg.decode_cohort(files, PROFILE, tmp_path / "of-files")
-    assert result.nights["id"].tolist() == list(nights)
-    assert stages_of(tmp_path / "of-files") == expected
 
 
 def test_empty_files_and_a_first_file_of_one_night_hide_no_dataset(tmp_path):
@@ -210,7 +215,7 @@ def test_two_folders_are_one_dataset(tmp_path):
 
 
 def test_nights_beside_a_dataset_are_not_left_out_in_silence(run, tmp_path):
-    write_cut_nights(tmp_path / "data")
+    write_dataset(tmp_path / "data")
     sg.simulate_night(PROFILE, hours=1, seed=1).density.save(tmp_path / "data" / "n1.csv")
     (tmp_path / "data" / "README.md").write_text("Three nights.\n")
     ran = run("decode", tmp_path / "data", "-p", PROFILE, "-o", tmp_path / "out")
@@ -313,7 +318,7 @@ def test_files_of_a_dataset_may_lie_beside_its_output_but_are_not_replaced(tmp_p
     with pytest.raises(sg.OutputError, match="Choose another folder"):
         sg.decode_cohort(files, PROFILE, files[3], overwrite=True)
     assert contents(tmp_path) == before
-    assert sg.decode_cohort(files, PROFILE, tmp_path / "data" / "out").n_decoded == 3
+    assert sg.decode_cohort(files, PROFILE, tmp_path / "data" / "out.parquet").n_decoded == 3
 
 
 def test_single_nights_of_a_dataset_and_an_unknown_one(tmp_path, small_chunks):

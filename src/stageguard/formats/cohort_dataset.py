@@ -311,12 +311,13 @@ def holds_parquet(path: Path) -> bool:
 def is_dataset(paths: Sequence[Path]) -> bool:
     """Whether Parquet files, and those of folders, are parts of one table of many nights, by their footers.
 
-    They are if a folder is a partition, if a file holds several nights, or if two files share one. Files that
-    hold a whole night each are none.
+    They are if a folder is a partition or a file holds several nights. Files that hold one night each are
+    none; if two of these share an id, they may be halves of a night or two nights, which is an error.
     """
     if not paths or not all(map(holds_parquet, paths)):
         return False
     files, seen = _expanded(paths), set[Any]()
+    shared: Any = None  # a file that has the id of another
     if any(map(is_folder, paths)):
         root = dataset_root(paths)
         if any("=" in place_in(file, root).rpartition("/")[0] for file in files):
@@ -326,9 +327,17 @@ def is_dataset(paths: Sequence[Path]) -> bool:
             ids = _least_and_most_ids(file)
         except (StageGuardError, OSError):  # told when it is read
             continue
-        if ids is None or len(ids) > 1 or not seen.isdisjoint(ids):
+        if ids is None or len(ids) > 1:
             return True
+        shared = shared or (ids & seen and file)
         seen |= ids
+    if shared:
+        raise file_error(
+            shared,
+            f"has the {ID} of a file before it, and no file has several. If they are parts of one table of "
+            "nights, name a table as output, such as out.parquet; if each is a night, remove the column "
+            f"{ID}.",
+        )
     return False
 
 
@@ -373,6 +382,13 @@ def read_dataset(paths: Sequence[Path], options: FileOptions) -> ParquetCohort:
                 file.place, f"lacks the column {missing[0]!r} of {first.place}, expected the same columns in "
                 "all files of a dataset."
             )  # fmt: skip
+        if file.header != first.header:
+            more = [name for name in _columns(file, id_name, options)[0] if name not in wanted]
+            if more:
+                raise file_error(
+                    file.place, f"has the column {more[0]!r}, which {first.place} lacks, expected the same "
+                    "columns in all files of a dataset."
+                )  # fmt: skip
     remarks = (f"columns ignored: {listed(ignored)}",) if ignored else ()
     reader = NightReader(root, options, partial(_density, root, wanted, options), remarks)
     folders = {

@@ -127,7 +127,8 @@ def id_column(path: Path | str, header: Sequence[str]) -> int:
     raise file_error(
         path,
         f"has no column {ID!r} that names the night of each row, and the output is named as a table of many "
-        f"nights. If this is one night, name a folder, or a .tsv. Columns: {listed(header)}.{rename}",
+        "nights. If this is one night, name a folder for the output, or a .tsv. "
+        f"Columns: {listed(header)}.{rename}",
     )
 
 
