@@ -185,6 +185,17 @@ def test_files_that_share_a_night_are_one_dataset_if_the_output_is_one_table(tmp
     assert stages_of(tmp_path / "out") == expected
 
 
+def test_halves_of_a_night_are_in_natural_order_however_they_are_named(tmp_path):
+    night = np.random.default_rng(1).dirichlet(np.full(5, 0.4), 80)
+    for number, rows in ((9, night[:40]), (10, night[40:])):
+        table = pa.table({"id": ["p"] * 40, **dict(zip(STAGES, rows.T, strict=True))})
+        pq.write_table(table, tmp_path / f"part-{number}.parquet")
+    files = sorted(tmp_path.iterdir())  # as a shell sorts them
+    assert files[0].name == "part-10.parquet"
+    sg.decode_cohort(files, PROFILE, tmp_path / "out.parquet")
+    assert stages_of(tmp_path / "out.parquet") == {"p": decode_quietly(night, PROFILE).stages.tolist()}
+
+
 def test_empty_files_and_a_first_file_of_one_night_hide_no_dataset(tmp_path):
     nights = write_dataset(tmp_path / "data", "A")
     folder = tmp_path / "data" / "site=A"

@@ -342,9 +342,10 @@ def is_dataset(paths: Sequence[Path]) -> bool:
 
 
 def _expanded(paths: Sequence[Path]) -> list[Path]:
-    """Return files, and those in folders, each once."""
+    """Return files, and those in folders, each once; in natural order, since a shell puts 10 before 9."""
     files = [one for path in paths for one in (parquet_files(path) if is_folder(path) else [path])]
-    return list(dict.fromkeys(files))
+    named = [(tuple(str(one).split("/")), one) for one in dict.fromkeys(files)]
+    return [one for _, one in sorted(named, key=_natural)]
 
 
 def _least_and_most_ids(path: Path) -> set[Any] | None:
