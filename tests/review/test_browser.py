@@ -19,9 +19,12 @@ from browser import violations
 from cli_runner import write_night
 from made_recordings import N_EPOCHS, write_psg
 from messages import mentions
+from review_nights import running
 from review_nights import write_probabilities as write_flickering
 from reviewing import Scorer, served, write_probabilities
 from stageguard.review.night import first_labels
+from stageguard.review.opening import ReviewRequest
+from stageguard.review.review import ReviewSession
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route
@@ -266,6 +269,23 @@ def test_targets_are_set_on_the_page_and_the_page_says_when_to_stop(scorer, tmp_
         page.click("#end-targets")
         page.wait_for_selector("#begin-targets")
         assert server.session.review(0).now.state.targets is None
+
+
+def test_the_list_of_nights_says_what_a_cohort_lacks(scorer, tmp_path):
+    nights = [write_night(tmp_path / f"n{number}.csv", hours=1, seed=number) for number in range(3)]
+    profile = sg.Profile.load("human-psg-5")
+    session = ReviewSession([ReviewRequest(night, profile) for night in nights], "ada", until={"tst": 5})
+    with running(session) as server:
+        page = scorer.open(server.url).page
+        order = session.cohort().order
+        assert page.locator("#night").input_value() == str(order[0])  # the one that lacks most
+        page.click("#nights")
+        page.wait_for_selector("#cohort")
+        assert scorer.text("#cohort").startswith("Mean of 3 nights: TST")
+        rows = [row.inner_text().split()[1] for row in page.locator(".nights tbody tr").all()]
+        assert rows == [f"n{index}" for index in order]
+        assert "TST ±" in page.locator(".nights tbody tr").first.inner_text()
+        assert violations(page) == []
 
 
 def test_the_page_says_that_it_loads(scorer, night):

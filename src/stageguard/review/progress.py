@@ -43,14 +43,19 @@ def progress_of(night: NightUnderReview, state: ReviewState, n_stretches_left: i
 
 def journal_progress(night: NightUnderReview, path: Path, *, is_blind: bool) -> Progress | None:
     """Return the progress of a review that is not open; None if its journal cannot be read."""
+    state = journal_state(night, path, is_blind=is_blind)
+    return None if state is None else progress_of(night, state, None)
+
+
+def journal_state(night: NightUnderReview, path: Path, *, is_blind: bool) -> ReviewState | None:
+    """Return the decisions of a review that is not open; None if its journal cannot be read."""
     try:
         journal = read_journal(path) if path.is_file() else None
-        state = night.opening_state(is_blind=is_blind)
         if journal is not None and journal.head:
-            state = _last_state(night, journal)
+            return _last_state(night, journal)
+        return night.opening_state(is_blind=is_blind)
     except (StageGuardError, OSError, *MALFORMED):  # opening the night will raise the error
         return None
-    return progress_of(night, state, None)
 
 
 def _last_state(night: NightUnderReview, journal: JournalFile) -> ReviewState:

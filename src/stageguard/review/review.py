@@ -9,6 +9,7 @@ import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,10 @@ from stageguard.formats.registry import named
 from stageguard.formats.scorings import Scoring
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.quantities import quantity_of
 from stageguard.report.summary import measures_of
 from stageguard.review.annotations import ExistingEvents, event_list, existing_events
+from stageguard.review.cohort import Cohort, CohortNight
 from stageguard.review.dispute import CONSENSUS, Comparison, Dispute, comparison_table
 from stageguard.review.journal import REVIEW_SUFFIX, Journal, check_exports, check_head, now
 from stageguard.review.montage import FILE_NAME, MontageFile
@@ -40,6 +43,7 @@ from stageguard.review.night import (
     action_record,
     chosen_strength,
     first_revision,
+    guard_anyway,
     next_revision,
     pinned_labels,
     quality_at,
@@ -48,7 +52,7 @@ from stageguard.review.night import (
 )
 from stageguard.review.opening import ReviewRequest, head_of, open_night, recorded_options
 from stageguard.review.plan import Plan, Start, check_profile, plan_of, start_of
-from stageguard.review.progress import Progress, journal_progress, progress_of
+from stageguard.review.progress import Progress, journal_progress, journal_state, progress_of
 from stageguard.review.queue import Queue, queue_of
 from stageguard.review.results import check_unchanged, open_dispute
 from stageguard.review.signals import RecordingSignals
@@ -316,6 +320,50 @@ def journal_path(folder: Path, name: str, scorer: str, *, adjudicates: bool = Fa
 MOST_NAME = 100  # characters of a scorer's name
 
 
+def cohort_part(cohort: Cohort) -> dict[str, Any]:
+    """Return a cohort for the page and the terminal: the order, each night's lack, and the means."""
+    return {
+        "order": cohort.order,
+        "nights": {
+            str(night.index): {
+                "looks": night.n_looks,
+                "is_met": night.is_met,
+                "lack": None if isnan(night.lack) else round(night.lack, 2),
+                "left": ", ".join(left_text(key, value) for key, value in night.off_by.items()),
+            }
+            for night in cohort.nights
+        },
+        "text": cohort_text(cohort),
+        "is_met": cohort.is_met,
+    }
+
+
+def left_text(key: str, off_by: float) -> str:
+    """Return how far a number may still be off: ``TST ± 12 min``."""
+    quantity = quantity_of(key)
+    unit = f" {quantity.short_unit}" if quantity.short_unit else ""
+    return f"{quantity.abbreviation or quantity.title} ± {'?' if isnan(off_by) else f'{off_by:.0f}{unit}'}"
+
+
+def cohort_text(cohort: Cohort) -> str:
+    """Return the means of a cohort in one line, and whether they are near enough."""
+    n_looks = sum(night.n_looks for night in cohort.nights)
+    n_done = sum(night.is_met for night in cohort.nights)
+    means = ", ".join(
+        left_text(mean.key, mean.high - mean.estimate).replace(" ±", f" {mean.estimate:.0f} ±")
+        for mean in cohort.means
+    )
+    verdict = "All means are within their targets: you can stop here. " if cohort.is_met else ""
+    text = f"{verdict}Mean of {len(cohort.nights)} nights: {means}. "
+    text += f"Targets met on {n_done} of them, after {n_looks} looks."
+    n_missing = cohort.n_missing
+    return text + (
+        f" The means are known better once {n_missing} more in this order have met theirs."
+        if n_missing
+        else ""
+    )
+
+
 class UnknownIndexError(InputError):
     """There is no night, or no epoch, with this number."""
 
@@ -335,6 +383,8 @@ class ReviewSession:
         until: Mapping[str, float] | None = None,
     ) -> None:
         self.until = until
+        self.last_cohort: Cohort | None = None  # when the session was closed
+        self._unopened: dict[int, CohortNight | None] = {}  # nights of a cohort that nobody has opened yet
         self.requests, self.scorer, self.is_blind = tuple(requests), _checked_name(scorer), is_blind
         self._output, self.adjudicates = output, adjudicates
         self._montage = None if montage is None else MontageFile(montage, must_exist=True)
@@ -434,6 +484,39 @@ class ReviewSession:
                 self._montages[path] = MontageFile(path)
             return self._montages[path]
 
+    def cohort(self) -> Cohort | None:
+        """Return how far the nights of a review with targets are; None of one night, or of hidden ones.
+
+        Nights that are not open are taken from their journals, and read again when they are opened.
+        """
+        is_hidden = self.is_blind or self.adjudicates is not None
+        readable = [index for index, night in enumerate(self.nights) if night is not None]
+        if not self.until or is_hidden or len(readable) < 2:
+            return None
+        found = [night for night in map(self._cohort_night, readable) if night is not None]
+        first = self.nights[readable[0]]
+        assert first is not None
+        return Cohort(tuple(found), check_targets(self.until, first.scheme)) if found else None
+
+    def _cohort_night(self, index: int) -> CohortNight | None:
+        """Return a night as far as it is; None if nothing can be said of it."""
+        night, review = self.nights[index], self._reviews.get(index)
+        assert night is not None
+        targets = check_targets(self.until, night.scheme)
+        if review is not None:
+            plan = review.plan()
+            if plan is None or dict(plan.targets) != targets:  # the scorer has other targets here
+                return None
+            return CohortNight.of(index, night.name, plan)
+        if index not in self._unopened:
+            state = journal_state(night, self.journal_path(index), is_blind=False)
+            plan = None
+            if state is not None and not state.is_blind:
+                state = replace(state, targets=targets)
+                plan = plan_of(night, state, guard_anyway(night, state), start_of(night, state))
+            self._unopened[index] = None if plan is None else CohortNight.of(index, night.name, plan)
+        return self._unopened[index]
+
     def overview(self) -> dict[str, Any]:
         """Return a row per night, and the profiles to choose from."""
         first = next((night for night in self.nights if night is not None), None)
@@ -443,6 +526,7 @@ class ReviewSession:
             "blind": self.is_blind,
             "adjudicates": self.adjudicates,
             "nights": [self._row(index) for index in range(len(self.requests))],
+            "cohort": None if (cohort := self.cohort()) is None else cohort_part(cohort),
             "profiles": [] if first is None else list(first.profile_names),
         }
 
@@ -469,11 +553,13 @@ class ReviewSession:
         return journal_progress(night, self.journal_path(index), is_blind=self.is_blind)
 
     def close(self) -> None:
-        """Close all reviews; of adjudications, keep how far their scorers agree."""
+        """Close all reviews; keep how far a cohort is, and how far the scorers of adjudications agree."""
         for review in self._reviews.values():
             if review.night.dispute is not None:
                 self.compared[review.night.name] = review.comparisons
             review.close()
+        if self._reviews:
+            self.last_cohort = self.cohort()
         self._reviews.clear()
 
 

@@ -22,8 +22,9 @@ from stageguard.cli.terminal import Console, count, print_error
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
 from stageguard.report.summary import shown
+from stageguard.review.cohort import Cohort
 from stageguard.review.dispute import Comparison
-from stageguard.review.review import ReviewSession
+from stageguard.review.review import ReviewSession, cohort_part
 from stageguard.review.server import ReviewServer
 from stageguard.review.targets import parse_targets
 from stageguard.runner.decode_one import DecodeOptions
@@ -174,12 +175,15 @@ def _serve(session: ReviewSession, port: int, notes: Sequence[str], *, opens: bo
     readable = [index for index, error in enumerate(session.errors) if error is None]
     if not readable:
         raise Exit(1)
-    first = session.review(readable[0])
-    if session.requests[readable[0]].edf is not None:
-        session.signals(readable[0])  # refuses the recording of another night before anything is shown
-        session.montage_file(readable[0])  # and montages that cannot be read
-    if session.requests[readable[0]].events is not None:
-        session.existing_events(readable[0])  # refuses a file without annotations likewise
+    opened = readable[0]
+    if (cohort := session.cohort()) is not None:
+        opened = cohort.order[0]
+    first = session.review(opened)
+    if session.requests[opened].edf is not None:
+        session.signals(opened)  # refuses the recording of another night before anything is shown
+        session.montage_file(opened)  # and montages that cannot be read
+    if session.requests[opened].events is not None:
+        session.existing_events(opened)  # refuses a file without annotations likewise
     server = ReviewServer(session, port)
     out = Console()
     resumed = first.journal.found
@@ -196,6 +200,8 @@ def _serve(session: ReviewSession, port: int, notes: Sequence[str], *, opens: bo
     if opens and _has_display():
         open_new_tab(server.url)
     server.run()
+    if session.last_cohort is not None:
+        _print_cohort(session.last_cohort, out)
     for night, comparisons in session.compared.items():
         _print_comparisons(night, comparisons, out)
     out.print("Closed.")
@@ -207,6 +213,18 @@ def _two_scorers(text: str) -> tuple[str, str]:
     if len(names) != 2 or not all(names) or names[0] == names[1]:
         raise UsageError(f"--adjudicate is {text!r:.60}, expected two scorers such as anna,ben.")
     return names[0], names[1]
+
+
+def _print_cohort(cohort: Cohort, out: Console) -> None:
+    """Print the looks spent on each night and what its numbers may still be off by, and the means."""
+    part = cohort_part(cohort)
+    names = {night.index: night.name for night in cohort.nights}
+    rows = []
+    for index in cohort.order:
+        row = part["nights"][str(index)]
+        rows.append([names[index], str(row["looks"]), row["left"], "yes" if row["is_met"] else "no"])
+    out.table(("night", ">looks", "may be off by", "targets met"), rows)
+    out.print(part["text"])
 
 
 def _print_comparisons(night: str, comparisons: Sequence[Comparison], out: Console) -> None:

@@ -35,7 +35,7 @@ export class Bar {
     byId("night").replaceChildren(...options);
     const errors = this.nights.filter((night) => night.error !== null).map((night) => `${night.name}: ${night.error}`);
     if (errors.length) this.trouble(errors.join(" "));
-    const first = this.nights.find((night) => night.error === null);
+    const first = this.nights.find(({ index }) => index === answer.cohort?.order[0]) ?? this.nights.find((night) => night.error === null);
     if (first) await this.choose(first.index);
   }
 

@@ -32,7 +32,9 @@ export class Nights {
   async show() {
     const { bar } = this.desk;
     try {
-      bar.nights = (await get("/api/nights")).nights;
+      const answer = await get("/api/nights");
+      bar.nights = answer.nights;
+      this.cohort = answer.cohort;
     } catch (error) {
       if (error instanceof ServerGone) this.desk.serverGone();
       else bar.notice(error.message);
@@ -42,7 +44,7 @@ export class Nights {
     const body = make("tbody", {});
     const told = make("p", { className: "quiet", role: "status" });
     const fill = () => {
-      const found = matching(bar.nights, search.value);
+      const found = this.inOrder(matching(bar.nights, search.value), search.value);
       body.replaceChildren(...found.map((night) => this.row(night)));
       told.textContent = `${count(found.length, "night")} of ${bar.nights.length}`;
     };
@@ -53,11 +55,13 @@ export class Nights {
       const first = matching(bar.nights, search.value).find(({ error }) => error === null);
       if (first) this.choose(first.index);
     });
-    const head = make("tr", {}, ...COLUMNS.map((title) => make("th", { scope: "col", textContent: title })));
+    const columns = this.cohort ? [...COLUMNS, "May be off by"] : COLUMNS;
+    const head = make("tr", {}, ...columns.map((title) => make("th", { scope: "col", textContent: title })));
     const label = make("label", { className: "field" }, make("span", { textContent: "Number or part of the name" }), search);
     const table = make("table", { className: "nights" }, make("thead", {}, head), body);
     fill();
-    bar.dialog("Nights", [label, told, make("div", { className: "long", tabIndex: 0, role: "group", "aria-label": "List of nights" }, table),
+    const means = this.cohort ? [make("p", { id: "cohort", className: this.cohort.is_met ? "stop met" : "stop", textContent: this.cohort.text })] : [];
+    bar.dialog("Nights", [...means, label, told, make("div", { className: "long", tabIndex: 0, role: "group", "aria-label": "List of nights" }, table),
       paragraph("Looks: decisions about a stretch. Left: epochs of a blind night or an adjudication, else stretches worth a look, once the night was opened.", "quiet")], []);
     search.focus();
   }
@@ -68,7 +72,17 @@ export class Nights {
     const has = [night.has_signals ? "signals" : "", night.has_scoring ? "expert" : "", night.error ? "cannot be read" : ""].filter(Boolean);
     const heading = make("th", { scope: "row" }, name, has.length ? make("span", { className: "quiet", textContent: ` ${has.join(", ")}` }) : null);
     const scored = night.scored === null ? "–" : `${night.scored} of ${night.epochs}`;
-    return make("tr", {}, heading, ...[scored, night.looks ?? "–", night.left ?? "–"].map((text) => make("td", { textContent: String(text) })));
+    const cells = [scored, night.looks ?? "–", night.left ?? "–"];
+    const own = this.cohort?.nights[night.index];
+    if (this.cohort) cells.push(own ? `${own.left}${own.is_met ? " ✓ met" : ""}` : "–");
+    return make("tr", {}, heading, ...cells.map((text) => make("td", { textContent: String(text) })));
+  }
+
+  /** Return nights in the order in which a review with targets needs them; as they are if some were searched. */
+  inOrder(nights, searched) {
+    if (!this.cohort || searched.trim()) return nights;
+    const place = (night) => (this.cohort.order.indexOf(night.index) + nights.length) % nights.length;
+    return nights.slice().sort((a, b) => place(a) - place(b));
   }
 
   choose(index) {
