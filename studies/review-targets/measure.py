@@ -132,7 +132,11 @@ def write(path: Path) -> None:
     """Put the parts together."""
     parts = {stager: _part(stager) for stager in STAGERS}
     held = {stager: json.loads(part.read_text("utf-8")) for stager, part in parts.items() if part.exists()}
-    path.write_text(json.dumps(held, indent=1) + "\n", "utf-8")
+    lines = []
+    for stager, nights in held.items():
+        rows = ",\n".join(json.dumps(night, separators=(",", ":")) for night in nights)
+        lines.append(f"{json.dumps(stager)}: [\n{rows}]")
+    path.write_text("{" + ",\n".join(lines) + "}\n", "utf-8")
 
 
 if __name__ == "__main__":

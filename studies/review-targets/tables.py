@@ -247,7 +247,7 @@ def text(results: Mapping[str, Sequence[Night]]) -> str:
         "## κ",
         kappa_table(results),
         "## Stops",
-        "Looks of one night under several targets are counted each. "
+        "Reviews of one night under several targets are counted each. "
         "Nights of which no width is promised (`why_withheld`) are left out. Held: all numbers with a target "
         "were within it of the expert's.",
         stop_table(results),
