@@ -4,6 +4,7 @@ import importlib.util
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 STUDY = Path(__file__).parents[2] / "studies" / "review-targets"
@@ -11,7 +12,6 @@ STUDY = Path(__file__).parents[2] / "studies" / "review-targets"
 
 @pytest.fixture(scope="module")
 def tables():
-    pytest.importorskip("scipy")
     spec = importlib.util.spec_from_file_location("review_target_tables", STUDY / "tables.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -21,6 +21,14 @@ def tables():
 @pytest.fixture(scope="module")
 def results():
     return json.loads((STUDY / "results.json").read_text("utf-8"))
+
+
+def test_p_is_that_of_scipy_without_ties(tables):
+    from scipy.stats import wilcoxon
+
+    one = np.array([0.3, -1.2, 2.5, 0.9, 4.1, -0.2, 3.3, 1.7])
+    assert tables.p_value(one, np.zeros(8)) == pytest.approx(wilcoxon(one, method="exact").pvalue)
+    assert tables.p_value(one, one) == 1.0
 
 
 def test_the_results_page_is_what_the_results_give(tables, results):
