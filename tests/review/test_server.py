@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import logging
 import socket
 import time
 from pathlib import Path
@@ -475,3 +476,18 @@ def test_artefacts_are_the_quality_that_the_page_shows(client):
     state = act(client, {"do": "add_event", "event": event}).json()
     assert array(state["quality"], np.uint8)[:3].tolist() == [100, 80, 100]
     assert state["settings"]["can_choose"]
+
+
+def test_a_server_leaves_the_logs_of_its_process_open():
+    """Uvicorn's own set-up closes every handler, and some close the stream that they write to."""
+    closed = []
+
+    class Remembering(logging.NullHandler):
+        def close(self) -> None:
+            closed.append(self)
+            super().close()
+
+    handler = Remembering()
+    server = ReviewServer(ReviewSession([], "anna"))
+    server._socket.close()
+    assert handler not in closed

@@ -290,6 +290,7 @@ class ReviewServer:
         app = AccessControl(make_app(session, self.end), self.token, self.port)
         config = uvicorn.Config(
             app,
+            log_config=None,  # or every handler of this process would be closed
             log_level="critical",
             access_log=False,
             server_header=False,
