@@ -149,6 +149,22 @@ def test_the_keyboard_alone_marks_and_removes(scorer, night):
         assert page.locator("#notice", has_text="Spindle removed").count() == 1
 
 
+def test_an_event_out_of_sight_is_not_removed(scorer, night):
+    with served(**night) as server:
+        page = open_signals(scorer, server.url)
+        drag(page, 10.0, 14.0)
+        scorer.press("a").at_revision(1)
+        scorer.press("ArrowRight")  # the mouse stays where it is, now on the next epoch
+        page.wait_for_selector("#readout:has-text('00:00:4')")
+        assert "no signal" not in scorer.text("#readout")
+        page.keyboard.press("Shift+Backspace")
+        page.wait_for_selector("#notice:has-text('No event of yours')")
+        scorer.press("ArrowLeft")
+        page.wait_for_selector("#readout:has-text('00:00:1')")  # the mouse is on its end again
+        scorer.press("Shift+Backspace").at_revision(2)
+        assert marked(server) == []
+
+
 def test_artefacts_fade_the_epoch_at_once(scorer, night):
     with served(**night) as server:
         page = open_signals(scorer, server.url)

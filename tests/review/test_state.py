@@ -118,6 +118,7 @@ def test_several_actions_are_one_step():
         ({"do": "strength", "value": -1}, ("strength",)),
         ({"do": "strength", "value": float("nan")}, ("finite",)),
         ({"do": "clock", "value": 1}, ("one of null", "false")),
+        ({"do": "targets", "targets": {"tst": 5}}, ("targets are missing", "expected a value")),
         ({"do": "several", "actions": []}, ("expected a list",)),
         ({"do": "several", "actions": [{"do": "undo"}]}, ("stands alone",)),
         ({"do": "several", "actions": [{"do": "clock", "value": None}] * 9}, ("1 to 8",)),

@@ -195,7 +195,9 @@ def parse_action(
     if do == "blind":
         return Action(do, value=_one_of(document.get("value"), "blind", (True, False)))
     if do == "targets":
-        value = document.get("value")
+        if "value" not in document:
+            raise InputError("the targets are missing, expected a value: an object, or null for none.")
+        value = document["value"]
         return Action(do, value=None if value is None else check_targets(value, scheme))
     if do == "reveal":
         return Action(do, value=_one_of(document.get("anyway", False), "anyway", (True, False)))

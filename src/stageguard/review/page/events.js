@@ -96,7 +96,7 @@ export class Events {
   removeHere() {
     const { desk } = this;
     const { pointer } = desk.signals;
-    const at = pointer && pointer.seconds + desk.night.offset_seconds;
+    const at = pointer && this.ofRecording(pointer.seconds); // rounded as events are: the mouse that marked one is on its end
     const here = ownEvents(desk.night).filter(({ number, begin, end }) => number && at !== null && begin <= at && at <= end);
     if (here.length) this.remove(here[here.length - 1]);
     else desk.bar.notice("No event of yours is under the cursor on the signals.");

@@ -138,6 +138,14 @@ export class Signals {
     this.drawLayers();
   }
 
+  /** Keep the cursor on the screen: the mouse stays where it is when the epoch changes under it. */
+  carryPointer(before) {
+    const { begin, end } = this.frame;
+    const { seconds } = this.pointer;
+    if (seconds >= begin && seconds <= end) return;
+    this.pointer = { ...this.pointer, seconds: Math.min(end, begin + Math.max(0, seconds - before.begin)) };
+  }
+
   /** Select a stretch of seconds, in either order; null drops the selection. */
   select(selection) {
     if (!selection) byId("measured").textContent = "";
@@ -210,7 +218,9 @@ export class Signals {
     const { blocks, error } = this.blocks.within(stretch);
     if (blocks.length) this.lastChannels = blocks[0].channels;
     const channels = this.lastChannels || [];
+    const before = this.frame;
     this.frame = this.placeLanes(stretch, channels);
+    if (before && this.pointer) this.carryPointer(before);
     const ctx = stack.clear(stack.base);
     this.paintTraces(ctx, blocks);
     if (!blocks.length) {
