@@ -424,10 +424,11 @@ def test_a_stage_that_never_occurs_and_a_night_without_any(scorer, tmp_path):
 def test_blind_scoring_shows_nothing_until_revealed(scorer, night):
     with served(night, blind=True) as server:
         page = scorer.open(server.url).page
-        assert scorer.line == "Epoch 1 of 120, 00:00:00, you unscored"
+        assert scorer.line == "Epoch 1 of 120, 00:00:00, you unscored, 0 of 120 scored"
         assert page.is_hidden("#profile") and page.is_hidden(".shares")
         scorer.press("2", "2").at_revision(2)
         assert scorer.epoch == 3  # a stage key goes on to the next epoch
+        assert scorer.line.endswith("2 of 120 scored")
         page.get_by_role("button", name="Reveal").click()
         assert mentions(scorer.text("dialog"), 118, "120 epochs")
         page.get_by_role("button", name="Reveal stager and guard").click()

@@ -325,7 +325,7 @@ export class Desk {
     if (this.anchor !== null) words.unshift(`Selected ${count(last - first + 1, "epoch")}, ${first + 1} to ${last + 1}`);
     words.push(...opinionsAt(night, cursor).map(([who, stage]) => `${who} ${night.stageName(stage)}`));
     if (night.opinions) words.push(isDisputed(night, cursor) ? `you ${night.stageName(night.pins[cursor])}` : "settled");
-    else if (night.blind) words.push(`you ${night.stageName(night.pins[cursor])}`);
+    else if (night.blind) words.push(`you ${night.stageName(night.pins[cursor])}`, `${night.scored} of ${night.epochs} scored`);
     if (!night.blind) {
       words.push(`guard ${night.stageName(night.shown[cursor])}`, `stager ${night.stageName(night.stager?.[cursor])}`);
       if (night.expert) words.push(`expert ${night.stageName(night.expert[cursor])}`);
