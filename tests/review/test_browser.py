@@ -263,9 +263,12 @@ def test_targets_are_set_on_the_page_and_the_page_says_when_to_stop(scorer, tmp_
         assert scorer.epoch != first
         page.click("#tab-targets")
         page.fill("#target-sol", "-3")
+        review = server.session.review(0)  # in another tab, somebody decides an epoch meanwhile
+        elsewhere = review.act({"do": "set", "first": 0, "last": 0, "stage": 0}, review.now.state.revision)
+        scorer.at_revision(elsewhere.state.revision)
+        assert page.input_value("#target-sol") == "-3"  # what is being typed stays
         page.press("#target-sol", "Enter")
-        page.wait_for_selector("#notice:not([hidden])")
-        assert "above 0" in scorer.text("#notice")
+        page.wait_for_selector("#notice:has-text('above 0')")
         page.click("#end-targets")
         page.wait_for_selector("#begin-targets")
         assert server.session.review(0).now.state.targets is None

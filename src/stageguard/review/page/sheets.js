@@ -75,6 +75,7 @@ export class Sheets {
     const index = TABS.findIndex((tab) => tab.id === this.shown);
     const needs = [this.desk.night, index, ...TABS[index].needs(this.desk)];
     if (needs.every((need, place) => need === this.needs?.[place])) return;
+    if (this.sheets[index].querySelector("[data-draft]")) return; // somebody is typing, and would lose it
     this.needs = needs;
     const scroll = this.sheets[index].scrollTop;
     const focused = this.sheets[index].contains(document.activeElement) ? document.activeElement.id : "";

@@ -48,7 +48,15 @@ function intervalCell(row) {
 function targetRow(desk, row) {
   const input = make("input", { id: `target-${row.name}`, type: "number", min: "0", step: "any", value: row.target ?? "" });
   input.setAttribute("aria-label", `Target for ${row.title}${row.unit ? `, in ${row.unit}` : ""}`);
-  input.addEventListener("change", () => changeTarget(desk, row.name, input.value));
+  input.addEventListener("input", () => { input.dataset.draft = "true"; }); // the sheet waits until it is finished
+  input.addEventListener("change", () => {
+    delete input.dataset.draft;
+    changeTarget(desk, row.name, input.value);
+  });
+  input.addEventListener("blur", () => {
+    delete input.dataset.draft;
+    desk.draw(true);
+  });
   return make("tr", {}, make("th", { scope: "row", title: row.title, textContent: row.label }), intervalCell(row), make("td", {}, input));
 }
 
