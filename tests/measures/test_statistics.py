@@ -2,6 +2,7 @@
 
 import math
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -234,6 +235,18 @@ def test_one_light_alone_is_enough_and_the_other_is_assumed():
     assert (on.lights_off_epoch, on.lights_on_epoch) == (0, 920)
     assert each_mentions(off.assumed, ("TIB", "ends", "given"))
     assert each_mentions(on.assumed, ("TIB", "begins", "given"))
+
+
+@pytest.mark.parametrize(("day", "minutes"), [((2024, 3, 30), 450), ((2024, 10, 26), 570)])
+def test_lights_across_a_change_of_clocks_are_as_far_apart_as_time_passed(day, minutes):
+    start = datetime(*day, 22, tzinfo=ZoneInfo("Europe/Berlin"))
+    night = night_of((W, 60), (N2, 1240), start=start)
+    lights = (start.replace(minute=30), (start + timedelta(days=1)).replace(hour=7))
+    for off, on in (("22:30", "07:00"), lights):
+        assert sleep_statistics(night, lights_off=off, lights_on=on).tib_minutes == minutes
+    assert (night.clock_at(1299) - start.astimezone(UTC)).total_seconds() == 1299 * 30
+    second = night_of((W, 60), start=datetime(2024, 10, 27, 2, 30, fold=1, tzinfo=start.tzinfo))
+    assert sleep_statistics(second, lights_off="02:40").lights_off_epoch == 20
 
 
 def test_lights_on_at_a_time_of_day_is_the_first_one_after_lights_off():

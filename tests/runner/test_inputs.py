@@ -16,6 +16,7 @@ import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from made_recordings import write_psg
 from messages import mentions
+from stageguard.cli.scored_files import Experts
 from stageguard.runner.inputs import Wanted, find_inputs, is_sample_list, read_samples
 from stageguard.synthetic.night import simulate_night
 
@@ -73,8 +74,12 @@ def test_outputs_are_no_probabilities_but_stand_for_their_night_elsewhere(run, n
     assert run("decode", folder / "n2.csv", "-p", PROFILE, "--svg", "--explain").code == 0
     assert names(find_inputs([folder], None, DENSITIES)) == ["n1", "n2", "n10"]
     assert all(night.path.suffix == ".csv" for night in find_inputs([folder], None, DENSITIES).nights)
+    (folder / "n2.hypnodensity.csv").write_bytes((folder / "n2.csv").read_bytes())  # as `stage` writes it
     scored = find_inputs([folder], None, SCORED)
-    assert [night.path.name for night in scored.nights] == ["n1.csv", "n2.hypnogram.tsv", "n10.csv"]
+    assert [night.path.name for night in scored.nights] == ["n2.hypnogram.tsv"]
+    words = "beside outputs of decode: groups.tsv, n1.csv, n10.csv, notes.txt"
+    assert scored.notes == (f"left out in {folder}, {words}",)
+    assert "n2" in Experts(folder).names and "n2.hypnodensity" not in Experts(folder).names
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are POSIX")

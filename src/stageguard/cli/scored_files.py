@@ -50,6 +50,7 @@ from stageguard.runner.inputs import (
     Inputs,
     Wanted,
     find_inputs,
+    is_named_after,
     is_night,
     is_own,
     night_id,
@@ -303,6 +304,8 @@ class Experts:
             self._file = None if of_table else source
             return
         files = [path for path in sorted(source.iterdir()) if path.is_file() and not is_own(path)]
+        ids = {night_id(path) for path in files if is_output(path)}  # beside them may lie what was decoded
+        files = [path for path in files if night_id(path) in ids or not is_named_after(path.name, ids)]
         scored = [form for form in formats() if form.does("hypnogram")]
         plain = {suffix for form in scored if form.is_plain for suffix in form.suffixes}
         known = tuple(suffix for form in scored for suffix in form.suffixes)

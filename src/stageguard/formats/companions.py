@@ -22,7 +22,7 @@ from stageguard.formats.tables.row_times import meaning_of
 from stageguard.formats.tables.table import NAMELESS, Table, as_number, is_number
 from stageguard.formats.tables.timing import TOLERANCE, Timing, read_timing
 from stageguard.night.hypnodensity import Hypnodensity
-from stageguard.night.timing import Moment
+from stageguard.night.timing import Moment, seconds_between
 
 MOST_DIGITS = 9  # of an epoch's index: enough for 30 years in epochs of 1 s
 
@@ -296,7 +296,7 @@ class QualityTable:
         if start is not None and density.start is not None:
             if (start.tzinfo is None) != (density.start.tzinfo is None):
                 raise file_error(self.path, "its times have a zone and the night's none, or the reverse.")
-            begin = (start - density.start).total_seconds()
+            begin = seconds_between(density.start, start)
         shift = round(begin / seconds)
         if abs(begin - shift * seconds) > TOLERANCE * seconds:
             raise file_error(

@@ -38,9 +38,10 @@ from stageguard.guard.inputs import check_quality
 from stageguard.measures.statistics import SleepStatistics, sleep_statistics
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.night import later
 from stageguard.night.period import Period
 from stageguard.night.sleeps import Lights, find_sleeps
-from stageguard.night.timing import later, part_of, require_night, seconds_between
+from stageguard.night.timing import part_of, require_night, seconds_between
 from stageguard.profile.known_stagers import Training
 from stageguard.profile.night_stages import density_of_labels
 from stageguard.profile.profile import Profile, as_profile

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from stageguard.base import checks
 from stageguard.base.arrays import Labels
 from stageguard.base.errors import EpochNumber, InputError, Message
-from stageguard.night.night import EpochTable, ExportableStages
+from stageguard.night.night import EpochTable, ExportableStages, later
 from stageguard.night.stages import UNSCORED_NAME, StageScheme, as_scheme
 
 UNSCORED = -1
@@ -93,7 +93,7 @@ class Hypnogram(EpochTable, ExportableStages):
 
     def clock_at(self, epoch: int) -> datetime | None:
         """Return when an epoch begins, or None when the start is not known."""
-        return None if self.start is None else self.start + timedelta(seconds=epoch * self.epoch_seconds)
+        return None if self.start is None else later(self.start, epoch * self.epoch_seconds)
 
     def __eq__(self, other: object) -> bool:
         """Compare all fields but `assumed` by content."""

@@ -6,7 +6,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import fields
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +15,13 @@ import numpy.typing as npt
 from stageguard.base import checks
 from stageguard.base.lazy import ShownInNotebooks, load
 from stageguard.night.stages import StageScheme, as_scheme
+
+
+def later(start: datetime, seconds: float) -> datetime:
+    """Return the moment some seconds after `start`, in its time zone, also across a change of clocks."""
+    if start.tzinfo is None:
+        return start + timedelta(seconds=seconds)
+    return (start.astimezone(UTC) + timedelta(seconds=seconds)).astimezone(start.tzinfo)
 
 
 class Exportable(ShownInNotebooks):

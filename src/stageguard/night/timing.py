@@ -17,6 +17,7 @@ from stageguard.base.arrays import DAY_SECONDS, Floats, Labels, Mask
 from stageguard.base.errors import Argument, EpochNumber, InputError, Message, warn
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.night import later
 
 Night = Hypnogram | Hypnodensity
 AnyNight = TypeVar("AnyNight", Hypnogram, Hypnodensity, Hypnogram | Hypnodensity)
@@ -28,13 +29,6 @@ def seconds_between(start: datetime, end: datetime) -> float:
     if start.tzinfo is not None and end.tzinfo is not None:
         start, end = start.astimezone(UTC), end.astimezone(UTC)
     return (end - start).total_seconds()
-
-
-def later(start: datetime, seconds: float) -> datetime:
-    """Return the moment some seconds after `start`, in its time zone, also across a change of clocks."""
-    if start.tzinfo is None:
-        return start + timedelta(seconds=seconds)
-    return (start.astimezone(UTC) + timedelta(seconds=seconds)).astimezone(start.tzinfo)
 
 
 def with_start(night: AnyNight, recording_began: datetime | None) -> AnyNight:
@@ -221,9 +215,10 @@ def seconds_from_start(
     """
     if isinstance(moment, str):
         seconds = (clock_seconds(moment, what) - time_of_day(start, moment, what)) % DAY_SECONDS
-        while what == "lights_on" and seconds <= after:  # the next morning, or the one after
-            seconds += DAY_SECONDS
-        return seconds
+        assert start is not None
+        while (found := _by_clock(start, seconds)) <= after and what == "lights_on":
+            seconds += DAY_SECONDS  # the next morning, or the one after
+        return found
     if not isinstance(moment, datetime):
         seconds_in = moment.total_seconds() if isinstance(moment, timedelta) else moment
         try:
@@ -241,7 +236,14 @@ def seconds_from_start(
             what,
             f"{moment} and the recording starts at {start}, expected both with a time zone or both without.",
         )
-    return (moment - start).total_seconds()
+    return seconds_between(start, moment)
+
+
+def _by_clock(start: datetime, seconds: float) -> float:
+    """Return the seconds in which a clock on the wall advances by some, also across a change of clocks."""
+    moment = start + timedelta(seconds=seconds)
+    elapsed = seconds_between(start, moment)
+    return elapsed if elapsed >= 0 else seconds_between(start, moment.replace(fold=1))
 
 
 def time_of_day(start: datetime | None, moment: str | datetime, what: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from html import escape
 from itertools import pairwise
 from typing import Any
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from stageguard.base.arrays import Floats, Indices
 from stageguard.night.colours import PAGE, STAGES, stage_shade
+from stageguard.night.night import later
 from stageguard.night.stages import StageScheme
 from stageguard.report.numbers import number_text
 
@@ -184,7 +185,7 @@ class EpochAxis:
     def time_text(self, seconds: float) -> str:
         """Return seconds since the night's start as clock time, else as time since the recording's start."""
         if self.start is not None:
-            clock = self.start + timedelta(seconds=seconds)
+            clock = later(self.start, seconds)
             return f"{clock:%m-%d}" if self.step >= DAY else f"{clock:%H:%M}"
         return f"{(seconds + self.offset_seconds) / UNITS[self.unit]:g}"
 

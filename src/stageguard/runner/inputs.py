@@ -247,15 +247,20 @@ def _in_folder(folder: Path, wanted: Wanted) -> tuple[list[Path], list[str]]:
         path for path, answer in known.items()
         if answer or (answer is None and path.suffix.lower() in suffixes)
     ]  # fmt: skip
-    if wanted.kind == "hypnogram":  # an output is preferred to the probabilities it was decoded from
-        decoded = {night_id(path) for path in nights if path.name.endswith(TSV_SUFFIX)}
-        nights = [path for path in nights if path.name.endswith(TSV_SUFFIX) or night_id(path) not in decoded]
-        known = {path: answer for path, answer in known.items() if night_id(path) not in decoded}
+    # a folder that `decode` or `stage` wrote is read through its hypnograms
+    outputs = [path for path in nights if wanted.kind == "hypnogram" and is_output(path)]
+    nights = outputs or nights
     if not nights:
         raise file_error(folder, f"this folder holds no {NOUNS[wanted.kind]}. Name files, or another folder.")
-    chosen = set(nights)
-    left = [path.name for path in known if path not in chosen]
-    return nights, [f"left out in {folder}, no {NOUNS[wanted.kind]}: {listed(left, 5)}"] if left else []
+    chosen, ids = set(nights), {night_id(path) for path in outputs}
+    left = [path.name for path in known if path not in chosen and not is_named_after(path.name, ids)]
+    why = "beside outputs of decode" if outputs else f"no {NOUNS[wanted.kind]}"
+    return nights, [f"left out in {folder}, {why}: {listed(left, 5)}"] if left else []
+
+
+def is_named_after(name: str, ids: Collection[str]) -> bool:
+    """Whether a file's name is that of a night and a suffix."""
+    return any(name[: dot.start()] in ids for dot in re.finditer(r"\.", name))
 
 
 def scoring_of(night: Input) -> Path | None:

@@ -30,6 +30,7 @@ from stageguard.formats.recordings.wfdb import read_wfdb_recording
 from stageguard.formats.tools.edf_annotations import read_annotated_edf
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import SLACK_SECONDS, Recording, Series, Signal
+from stageguard.night.timing import seconds_between
 
 PathLike = str | os.PathLike[str]
 ScoringLike = PathLike | Hypnogram
@@ -328,7 +329,7 @@ def begins_after(night: Hypnogram, recording: Recording) -> float | None:
     scored, recorded = night.start, recording.start
     if scored is None or recorded is None or (scored.tzinfo is None) != (recorded.tzinfo is None):
         return 0.0
-    shift = (scored - recorded).total_seconds()
+    shift = seconds_between(recorded, scored)
     if -night.n_epochs * night.epoch_seconds < shift < recording.seconds:
         return shift
     of_day = (shift + DAY_SECONDS / 2) % DAY_SECONDS - DAY_SECONDS / 2

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ from stageguard.formats.tools.text import stages_of_lines, unread_columns
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.night import later
 
 RESERVED = frozenset((*OWN_HEAD, "epoch", "id", "label", "scorer", "start"))
 
@@ -117,7 +118,7 @@ def stage_columns(night: Outgoing) -> dict[str, Sequence[Any]]:
         )
     onsets, start = night.onsets, night.recording_start
     columns: dict[str, Sequence[Any]] = {"onset": onsets, "duration": [night.epoch_seconds] * len(onsets)}
-    columns["time"] = [None if start is None else start + timedelta(seconds=onset) for onset in onsets]
+    columns["time"] = [None if start is None else later(start, onset) for onset in onsets]
     if night.hypnogram is not None:
         columns["stage"] = night.hypnogram.stages.tolist()
     if night.density is not None:

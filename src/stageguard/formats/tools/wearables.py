@@ -32,8 +32,9 @@ from stageguard.formats.tables.delimited import read_rows
 from stageguard.formats.tables.row_times import parse_cells
 from stageguard.formats.tables.table import Table
 from stageguard.measures.days import NOON, day_of
+from stageguard.night.night import later
 from stageguard.night.stages import UNSCORED_NAME, WLDR4, WNR3, WS2, StageScheme
-from stageguard.night.timing import later, seconds_between
+from stageguard.night.timing import seconds_between
 
 ASLEEP_COLUMNS = ("time", "sleep_wake", "sleep_stage", "raw_label")
 ASLEEP_STAGES = {"wake": "W", "NREM": "N", "REM": "R", "non_wear": UNSCORED_NAME}
