@@ -174,10 +174,12 @@ def test_outputs_of_decode_are_graded_by_what_they_report(run, tmp_path):
 
 def test_probabilities_and_outputs_do_not_share_a_card(run, tmp_path):
     write_decoded(run, tmp_path)
-    shutil.copy("probabilities/n2.csv", "decoded/n9.csv")
+    shutil.copy("probabilities/n2.csv", "n9.csv")
     for scorer in ("anna", "ben"):
         shutil.copy(f"scored/{scorer}/n2.txt", f"scored/{scorer}/n9.txt")
-    assert mentions(error_line(run("grade", "decoded", "--expert", "scored", "--stager", "Y")), "profile")
+    assert mentions(
+        error_line(run("grade", "decoded", "n9.csv", "--expert", "scored", "--stager", "Y")), "profile"
+    )
 
 
 def test_nights_that_taught_the_profile_are_refused(run, tmp_path):

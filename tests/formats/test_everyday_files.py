@@ -82,12 +82,21 @@ def test_a_series_without_a_name(tmp_path, has_index):
     assert (night.epoch_seconds, night.start) == (20.0, datetime(2024, 5, 1, 22, 30))
 
 
-def test_the_series_of_the_installed_yasa(tmp_path):
+@pytest.mark.parametrize("scorer", [None, "YASA", "M. Curie"])
+@pytest.mark.parametrize("start", [None, "2024-05-01 22:30:00"])
+def test_the_series_of_the_installed_yasa(tmp_path, capsys, scorer, start):
     yasa = pytest.importorskip("yasa")
-    for start in (None, "2024-05-01 22:30:00"):
-        night = yasa.Hypnogram(WORDS.tolist(), n_stages=5, freq="30s", start=start)
-        night.hypno.to_csv(tmp_path / "night.csv")
-        assert sg.read_hypnogram(tmp_path / "night.csv").stages.tolist() == STAGES.tolist()
+    night = yasa.Hypnogram(WORDS.tolist(), n_stages=5, freq="30s", start=start, scorer=scorer)
+    night.hypno.to_csv(tmp_path / "night.csv")
+    assert sg.read_hypnogram(tmp_path / "night.csv").stages.tolist() == STAGES.tolist()
+    for path in (tmp_path / "night.csv", tmp_path):  # a folder is read by the content of its files
+        assert Runner(capsys)("stats", path).code == 0
+
+
+def test_a_table_of_two_scorers_names_no_stages_for_certain(tmp_path):
+    path = tmp_path / "night.csv"
+    path.write_text("anna,ben\n" + "W,W\nN2,N3\n" * 9)
+    assert mentions(refused(sg.read_hypnogram, path), "column")
 
 
 def test_the_csv_of_sleepfm(tmp_path):

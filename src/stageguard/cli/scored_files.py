@@ -19,17 +19,17 @@ from stageguard.cli import options as opt
 from stageguard.cli.command import option, packed
 from stageguard.formats.events import read_events
 from stageguard.formats.file_format import Kind
-from stageguard.formats.hypnogram import HypnogramFile
+from stageguard.formats.hypnogram import HypnogramFile, column_of_stages
 from stageguard.formats.outputs import TSV_SUFFIX, is_output
 from stageguard.formats.raw_night import NOTHING_RECORDED, FileOptions, Recorded
 from stageguard.formats.read import (
-    column_of_stages,
     has_column,
     is_hypnogram,
     read_density_file,
     read_hypnogram_file,
 )
 from stageguard.formats.registry import formats, named
+from stageguard.formats.sniffing import first_lines, read_head
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import Effect
@@ -195,7 +195,7 @@ def read_scored(path: Path, options: ReadOptions) -> ScoredFile:
     try:
         scored = read(path, options)
     except FileFormatError as error:
-        name = None if is_scored else column_of_stages(path)
+        name = None if is_scored else column_of_stages(first_lines(read_head(path)))
         if name is None:
             raise
         why = f"has no column named stage, but stages in {name[:40]}. Say so: "

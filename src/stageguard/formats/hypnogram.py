@@ -14,6 +14,7 @@ from stageguard.base.errors import Argument, EpochNumber, InputError, Message, d
 from stageguard.base.files import file_error, load_json
 from stageguard.formats.density import DEFAULT_EPOCH_SECONDS, MOST_EPOCHS, settle_epoch_seconds
 from stageguard.formats.raw_night import NOTHING_RECORDED, FileOptions, RawHypnogram, Recorded
+from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, split_line
 from stageguard.formats.tables.table import NAMELESS, as_number
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import AASM5, SCHEMES, UNSCORED_NAME, WLDR4, WNR3, StageScheme, canonical_name
@@ -60,6 +61,24 @@ def stage_column(header: Sequence[str], column: str | None = None) -> int | None
     if found is None and len(names) == 2 and names[0] in NAMELESS and names[1] == "0":
         return 1  # a series of pandas without a name, beside its index
     return found
+
+
+def column_of_stages(lines: Sequence[str], *, is_only: bool = False) -> str | None:
+    """Return the name of the first column of a text table whose first cells are all stages, or None.
+
+    With `is_only`, the table has one other column, as the series of `yasa.Hypnogram` with a named scorer.
+    """
+    filled = [line for line in lines[:HEADER_SEARCH_LINES] if line.strip()]
+    for mark in DELIMITERS if filled else ():
+        header, *rows = (split_line(line, mark) for line in filled)
+        found = []
+        for column, name in enumerate(header):
+            cells = {row[column].casefold() for row in rows if len(row) == len(header)} - UNSCORED_WORDS
+            if name and cells and not is_stage(name, None) and all(map(canonical_name, cells)):
+                found.append(name)
+        if found and (not is_only or (len(header), len(found)) == (2, 1)):
+            return found[0]
+    return None
 
 
 def _any_stage_columns(names: Sequence[str]) -> list[int]:

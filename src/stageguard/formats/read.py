@@ -24,7 +24,14 @@ from stageguard.formats.density import (
     existing_file,
 )
 from stageguard.formats.file_format import BIDS_ENDINGS, MNE_ENDINGS, FileFormat
-from stageguard.formats.hypnogram import NPY, HypnogramFile, build_hypnogram, is_stage, stage_column
+from stageguard.formats.hypnogram import (
+    NPY,
+    HypnogramFile,
+    build_hypnogram,
+    column_of_stages,
+    is_stage,
+    stage_column,
+)
 from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.formats.raw_night import FileOptions, RawNight
 from stageguard.formats.sniffing import EDF, HEAD_BYTES, first_lines, integers, read_head, stranger
@@ -211,7 +218,7 @@ def _refuse_scoring(path: Path) -> None:
             (form.reader.read(path, FileOptions()).stages or tuple)()
         except FileFormatError:
             return
-    is_scoring = form.is_general and column_of_stages(path) is not None
+    is_scoring = form.is_general and column_of_stages(first_lines(read_head(path))) is not None
     if not form.does("density") and (is_scoring or is_hypnogram(path)):
         raise file_error(path, f"holds {NO_PROBABILITIES}", code=LABELS_ALONE)
 
@@ -392,18 +399,6 @@ def has_column(path: Path, column: str | None) -> bool:
     )
 
 
-def column_of_stages(path: Path) -> str | None:
-    """Return the name of the first column of a text table whose first cells are all stages, or None."""
-    lines = [line for line in first_lines(read_head(path))[:HEADER_SEARCH_LINES] if line.strip()]
-    for mark in DELIMITERS if lines else ():
-        header, *rows = (split_line(line, mark) for line in lines)
-        for column, name in enumerate(header):
-            cells = [row[column] for row in rows if len(row) == len(header)]
-            if name and cells and not is_stage(name, None) and all(map(canonical_name, cells)):
-                return name
-    return None
-
-
 def is_hypnogram(path: Path, scheme: StageScheme | None = None) -> bool:
     """Whether a file holds stages rather than probabilities; a custom `scheme` adds names of stages."""
     if path.name.endswith(TSV_SUFFIX):
@@ -425,6 +420,8 @@ def is_hypnogram(path: Path, scheme: StageScheme | None = None) -> bool:
             return False  # several columns named after stages are probabilities
         if any(stage_column(head) is not None for head in heads):
             return True
+    if column_of_stages(lines, is_only=True) is not None:
+        return True
     filled = (line.strip() for line in lines if line.strip())
     return is_stage(next((line for line in filled if line[0] != "#"), ""), scheme)
 

@@ -24,7 +24,7 @@ from stageguard.formats.companions import (
 )
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import Kind
-from stageguard.formats.hypnogram import is_stage, stage_column
+from stageguard.formats.hypnogram import column_of_stages, is_stage, stage_column
 from stageguard.formats.outputs import (
     CHANGES_SUFFIX,
     JSON_SUFFIX,
@@ -507,7 +507,11 @@ def _is_of_kind(path: Path, kind: Kind, stages: Collection[str]) -> bool | None:
         return False
     heads = list(_heads(path))
     first = next((head[0] for head in heads if head and head[0]), "")
-    return is_stage(first, None) or any(stage_column(head) is not None for head in heads)
+    return (
+        is_stage(first, None)
+        or any(stage_column(head) is not None for head in heads)
+        or column_of_stages(_head_lines(path), is_only=True) is not None
+    )
 
 
 def _is_scored(path: Path) -> bool:

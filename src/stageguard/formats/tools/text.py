@@ -22,6 +22,7 @@ from stageguard.formats.hypnogram import (
     NPY,
     NUMBERINGS,
     UNSCORED_WORDS,
+    column_of_stages,
     is_stage,
     names_of,
     number_list,
@@ -85,6 +86,9 @@ def read_text_night(path: Path, options: FileOptions) -> RawNight:
 def stages_of_lines(path: Path, lines: Sequence[str], options: FileOptions) -> RawHypnogram:
     """Return the stages of a table with a column of stages, or of text with one stage per line."""
     table = _find_table(path, lines, options)
+    if table is None and (name := column_of_stages(lines, is_only=True)) is not None:
+        options = replace(options, column=name)
+        table = _find_table(path, lines, options)
     if table is not None:
         return from_table(path, table, options)
     number = first_filled(lines)
