@@ -320,6 +320,12 @@ def test_probabilities_are_taken_as_they_are_and_night_scores_are_the_default(tm
     with pytest.raises(InputError) as error:
         bad.probabilities(table)
     assert "\n" not in str(error.value)
+    # one epoch at a time: no row alone tells
+    one = {"layout": ["epochs", "features"], "length": 1}
+    for facts, shape in ((FACTS, ("w", "n", 4)), (FACTS | one, ("n", 4))):
+        softened = load_onnx(linear(tmp_path / "d.onnx", facts, nodes=nodes, shape=shape))
+        with pytest.raises(InputError, match=r"these are probabilities.*Say 'probabilities' there\.$"):
+            softened.probabilities(table)
 
 
 def external(path):

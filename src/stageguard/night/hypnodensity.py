@@ -165,10 +165,16 @@ def check_probabilities(matrix: Floats, names: Sequence[str]) -> None:
         raise explain_bad_probabilities(matrix, names)
 
 
+def are_probabilities(matrix: Floats) -> bool:
+    """Whether numbers said to be logits are clearly probabilities: no row is negative, all sum to 1."""
+    rows = matrix[~np.isnan(matrix).all(axis=1)]
+    is_one = np.abs(rows.sum(axis=1) - 1.0) <= SUM_TOLERANCE
+    return len(rows) > 1 and bool(rows.min() >= 0.0 and is_one.all())
+
+
 def refuse_probabilities(matrix: Floats) -> None:
     """Refuse to take the softmax of logits that are clearly probabilities already."""
-    rows = matrix[~np.isnan(matrix).all(axis=1)]
-    if len(rows) > 1 and rows.min() >= 0.0 and (np.abs(rows.sum(axis=1) - 1.0) <= SUM_TOLERANCE).all():
+    if are_probabilities(matrix):
         raise InputError(
             Message(
                 "every value is from 0 to 1 and every row sums to 1: these are probabilities, not logits. "

@@ -28,7 +28,7 @@ from stageguard.base.errors import (
 from stageguard.base.extras import library
 from stageguard.base.files import as_path, damaged_file, file_error, parse_json, read_file
 from stageguard.base.schema import REQUIRED
-from stageguard.night.hypnodensity import check_probabilities
+from stageguard.night.hypnodensity import are_probabilities, check_probabilities
 from stageguard.nn.card import (
     CardedNetwork,
     FeatureSet,
@@ -167,7 +167,19 @@ class OnnxModel(CardedNetwork):
         shape: list[Any] = self.session.get_inputs()[0].shape
         is_one = "windows" not in self.layout or shape[self.layout.index("windows")] == 1
         parts = windows[:, None] if is_one else [windows]
-        return np.concatenate([self._rows(part) for part in parts])
+        rows = np.concatenate([self._rows(part) for part in parts])
+        if self.output == "probabilities":
+            check_probabilities(rows, self.card.scheme.names)
+        elif are_probabilities(rows):
+            raise InputError(
+                "every row of the network's output is from 0 to 1 and sums to 1: these are probabilities, "
+                f"but its metadata property {METADATA!r} says that its output is logits. Say 'probabilities' "
+                "there."
+            )
+        else:
+            odds = np.exp(rows - rows.max(axis=1, keepdims=True))
+            rows = odds / odds.sum(axis=1, keepdims=True)
+        return np.asarray(rows.reshape(*windows.shape[:2], -1))
 
     def _rows(self, windows: Floats32) -> Floats:
         (given,), (first, *_) = self.session.get_inputs(), self.session.get_outputs()
@@ -178,9 +190,9 @@ class OnnxModel(CardedNetwork):
             (output,) = self.session.run([first.name], {given.name: inputs.astype(TYPES[given.type])})
         except Exception as error:  # onnxruntime raises many kinds
             raise InputError(f"the network cannot be run: {_reason(error)}") from None
-        return self._probabilities(output, windows.shape[0], windows.shape[1])
+        return self._checked(output, windows.shape[0], windows.shape[1])
 
-    def _probabilities(self, output: object, n_windows: int, n_epochs: int) -> Floats:
+    def _checked(self, output: object, n_windows: int, n_epochs: int) -> Floats:
         names = self.card.scheme.names
         n_stages = len(names)
         shape: tuple[int, ...] = output.shape if isinstance(output, np.ndarray) else ()
@@ -197,12 +209,7 @@ class OnnxModel(CardedNetwork):
                 f"the network gave NaN or infinity at {np.count_nonzero(wrong):,} of {len(rows):,} epochs, "
                 f"expected numbers for {', '.join(names)}."
             )
-        if self.output == "logits":
-            odds = np.exp(rows - rows.max(axis=1, keepdims=True))
-            rows = odds / odds.sum(axis=1, keepdims=True)
-        else:
-            check_probabilities(rows, names)
-        return np.asarray(rows.reshape(n_windows, n_epochs, n_stages))
+        return np.asarray(rows)
 
 
 def load_onnx(path: str | os.PathLike[str]) -> OnnxModel:
