@@ -25,7 +25,7 @@ from stageguard.nn.onnx_file import SUFFIX, OnnxModel, load_onnx
 from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile, as_profile
 from stageguard.signals.features import Features
-from stageguard.signals.quality import SignalQuality, signal_quality
+from stageguard.signals.quality import DEFAULT_RULES, SignalQuality, signal_quality
 from stageguard.staging import Stager, has_folder, stager_of
 from stageguard.staging.network import network_stager
 
@@ -203,7 +203,7 @@ def staging_of(
 
 def default_rules(profile: Profile) -> QualityRules:
     """Return the signal quality rules to use with a profile."""
-    return "kdd2026" if profile.reproduces_paper else "graded"
+    return "kdd2026" if profile.reproduces_paper else DEFAULT_RULES
 
 
 def load_stager(stager: Stager | Network | str | Path, device: str = "cpu") -> Stager | Network:

@@ -82,7 +82,7 @@ def test_quality_says_how_much_is_lost(made):
     quality = sg.signal_quality(made.recording, "eeg-emg")
     n_lost = np.count_nonzero(quality.beta)
     assert repr(quality) == (
-        f"<SignalQuality 90 epochs of 4 s, eeg-emg, rules kdd2026, {n_lost} bad, "
+        f"<SignalQuality 90 epochs of 4 s, eeg-emg, rules graded, {n_lost} bad, "
         "recording 'Mouse01_synthetic'>"
     )
 

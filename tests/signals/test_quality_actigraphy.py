@@ -236,7 +236,7 @@ def test_real_sleepers_lose_half_their_night_to_the_papers_rule_and_nothing_to_o
             values = np.full(epochs[-1] + 1, np.nan)
             values[epochs] = rows[:, 1]
             night = Recording(name, name, {"counts": counts(values)})
-            paper = sg.signal_quality(night, "actigraphy")
+            paper = sg.signal_quality(night, "actigraphy", rules="kdd2026")
             ours = sg.signal_quality(night, "actigraphy", rules="graded")
             np.testing.assert_array_equal(ours.beta, np.isnan(values))
             marked.append(paper.counts().get("counts: zero", 0))

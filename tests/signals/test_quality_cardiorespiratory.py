@@ -196,7 +196,7 @@ def test_real_losses_are_found_and_real_nights_are_kept(data_dir):
         for name in (key.removesuffix("_rr") for key in nights.files if key.endswith("_rr")):
             beats = Series("rr", nights[f"{name}_t_beat"], nights[f"{name}_rr"], "s")
             night = Recording(name, name, {"beats": beats})
-            paper = sg.signal_quality(night, "cardiorespiratory")
+            paper = sg.signal_quality(night, "cardiorespiratory", rules="kdd2026")
             ours = sg.signal_quality(night, "cardiorespiratory", rules="graded")
             total += paper.n_epochs
             if paper.is_bad.any():

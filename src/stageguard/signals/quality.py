@@ -215,7 +215,8 @@ def with_reasons(beta: Floats, shares: Mapping[str, Floats]) -> Assessed:
 
 Rules = Literal["kdd2026", "graded"]
 
-RULES: tuple[Rules, ...] = ("kdd2026", "graded")
+RULES: tuple[Rules, ...] = ("graded", "kdd2026")
+DEFAULT_RULES: Rules = "graded"  # of `stage` too, unless its profile reproduces the paper
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -285,7 +286,7 @@ class SignalQuality(ComparedByValue):
 
 
 def signal_quality(
-    recording: Recording, modality: str, *, epoch_seconds: float | None = None, rules: Rules = "kdd2026"
+    recording: Recording, modality: str, *, epoch_seconds: float | None = None, rules: Rules = DEFAULT_RULES
 ) -> SignalQuality:
     """Return how far each epoch of a recording can be trusted.
 
@@ -297,9 +298,9 @@ def signal_quality(
         What was recorded.
     epoch_seconds : float, optional
         Length of an epoch. Default: that of the scoring; without a scoring 30 s, but EEG has no default.
-    rules : {"kdd2026", "graded"}
-        "kdd2026": the paper's thresholds; an epoch is clean (0) or lost (1). "graded": the share of the
-        epoch that is bad by robust thresholds, which also detect flat lines, clipping and mains hum.
+    rules : {"graded", "kdd2026"}
+        "graded": the share of the epoch that is bad by robust thresholds, which also detect flat lines,
+        clipping and mains hum. "kdd2026": the paper's thresholds; an epoch is clean (0) or lost (1).
 
     Returns
     -------

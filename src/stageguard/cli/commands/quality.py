@@ -10,7 +10,7 @@ from itertools import pairwise
 from math import ceil
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import click
 
@@ -32,7 +32,7 @@ from stageguard.formats.outputs import table_with_codebook
 from stageguard.night.recording import Recording
 from stageguard.runner.run import Outcome
 from stageguard.signals.modalities import MODALITIES
-from stageguard.signals.quality import SignalQuality, signal_quality
+from stageguard.signals.quality import DEFAULT_RULES, RULES, Rules, SignalQuality, signal_quality
 
 TSV_SUFFIX = ".quality.tsv"
 JSON_SUFFIX = ".quality.json"
@@ -48,9 +48,9 @@ JSON_SUFFIX = ".quality.json"
 )
 @option(
     "--rules",
-    type=click.Choice(["kdd2026", "graded"]),
-    default="kdd2026",
-    help="The paper's thresholds, or the share of each epoch that is bad.",
+    type=click.Choice(RULES),
+    default=DEFAULT_RULES,
+    help="The share of each epoch that is bad, or the paper's thresholds.",
 )
 @option(
     "--epoch-seconds",
@@ -66,7 +66,7 @@ JSON_SUFFIX = ".quality.json"
 def quality(
     recordings: tuple[Path, ...],
     modality: str | None,
-    rules: Literal["kdd2026", "graded"],
+    rules: Rules,
     epoch_seconds: float | None,
     options: RecordingOptions,
     output: Path | None,
@@ -80,7 +80,7 @@ def quality(
 
     Examples
     --------
-    stageguard quality wrists --dataset sleep-accel --rules graded --output quality
+    stageguard quality wrists --dataset sleep-accel --output quality
     """
     outcomes = run_shown(
         partial(_assess, modality, rules, epoch_seconds, overwrite),
@@ -150,7 +150,7 @@ class AssessedRecording:
 
 def _assess(
     modality: str | None,
-    rules: Literal["kdd2026", "graded"],
+    rules: Rules,
     epoch_seconds: float | None,
     overwrite: bool,
     source: Source,
