@@ -23,9 +23,7 @@ STATISTICS = (
 )
 # Of mice, recorded around the clock: no moment is bedtime. The seven are measured beside them.
 OF_MICE = tuple(f"{what}_{stage}" for what in ("minutes", "bouts") for stage in "WNR")
-# Two more readings of REM latency, held to the expert's first epoch of REM too: to the first bout of two
-# minutes, and the one that `sg.estimates` picks for the night.
-LASTING, TO_REPORT = "rem_latency_bout_minutes", "rem_latency_to_report_minutes"
+FAR_MINUTES = 30.0  # a REM latency that is wrong by more misleads
 
 
 def fragmentation(labels: np.ndarray) -> float:
@@ -40,8 +38,7 @@ def statistics(night: sg.Hypnogram) -> dict[str, float]:
     if night.scheme.n_stages == 3:
         values |= {f"minutes_{stage}": float(measured.stage_minutes[stage]) for stage in night.scheme.names}
         values |= {f"bouts_{stage}": float(measured.bouts[stage]) for stage in night.scheme.names}
-    lasting = float(measured.rem_latency_bout_minutes)
-    return values | {LASTING: values["rem_latency_minutes"] if math.isnan(lasting) else lasting}
+    return values
 
 
 def judge(
@@ -50,13 +47,11 @@ def judge(
     scheme: StageScheme,
     epoch_seconds: float,
     profile: sg.Profile,
-    rem_latency: float | None = None,
 ) -> dict[str, float]:
     """Measure a night over the epochs that both have scored.
 
     Returns kappa, accuracy, macro F1, FI, TVR, whether the joint score of the shipped `profile` takes the
-    night (and the expert's) for a stager's, and absolute errors. `rem_latency` is the one to report; without
-    it that of the first lasting bout.
+    night (and the expert's) for a stager's, absolute errors, and whether that of REM latency is large.
     """
     both = (labels >= 0) & (expert >= 0)
     labels, expert = np.where(both, labels, -1), np.where(both, expert, -1)
@@ -80,14 +75,13 @@ def judge(
         "flagged": flagged,
         "flagged_expert": expert_flagged,
     }
-    own_values[TO_REPORT] = own_values[LASTING] if rem_latency is None else rem_latency
-    their_values |= dict.fromkeys((LASTING, TO_REPORT), their_values["rem_latency_minutes"])
     # Sleep or REM that never comes counts as coming at the end: a method must not gain by showing none.
     end = len(labels) * epoch_seconds / 60.0
-    for name in ("sol_minutes", "rem_latency_minutes", LASTING, TO_REPORT):
+    for name in ("sol_minutes", "rem_latency_minutes"):
         if math.isnan(own_values[name]) and not math.isnan(their_values[name]):
             own_values[name] = end
-    return values | {f"error {name}": abs(own_values[name] - their_values[name]) for name in own_values}
+    errors = {f"error {name}": abs(own_values[name] - their_values[name]) for name in own_values}
+    return values | errors | {"rem_latency_far": float(errors["error rem_latency_minutes"] > FAR_MINUTES)}
 
 
 def _flagged(night: sg.Hypnogram, profile: sg.Profile) -> float:

@@ -43,7 +43,7 @@ def draw(task: Task, fold: TaskFold, train: Sequence[TaskNight]) -> dict:
     began = time.perf_counter()
     fitted = fit(task, train)
     seconds = time.perf_counter() - began
-    own = {"cohort": task.cohort, "stager": task.stager, "estimates": False}
+    own = {"cohort": task.cohort, "stager": task.stager}
     before = measures(task, fold.test, argmax(fold.test))
     result = {"chosen": fitted.provenance["chosen"], "steps_aside": fitted.provenance["steps_aside"]}
     for prefix, profile in (("", fitted), ("default_", default(task, train))):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -35,19 +34,11 @@ def experts(task: Task, nights: Sequence[TaskNight]) -> list[sg.Hypnogram]:
     return [sg.Hypnogram(n.labels.astype(np.int8), task.scheme, task.epoch_seconds) for n in nights]
 
 
-def argmax(nights: Sequence[TaskNight]) -> list[Scored]:
+def argmax(nights: Sequence[TaskNight]) -> list[np.ndarray]:
     return [
-        Scored(np.where(np.isnan(n.probabilities[:, 0]), -1, np.nan_to_num(n.probabilities).argmax(axis=1)))
+        np.where(np.isnan(n.probabilities[:, 0]), -1, np.nan_to_num(n.probabilities).argmax(axis=1))
         for n in nights
     ]
-
-
-@dataclass(frozen=True)
-class Scored:
-    """A night's stages under one method, and the REM latency that it would report."""
-
-    labels: np.ndarray
-    rem_latency: float | None = None
 
 
 def decode(
@@ -57,9 +48,8 @@ def decode(
     *,
     cohort: str | None = None,
     stager: str | None = None,
-    estimates: bool = True,
-) -> list[Scored]:
-    """Decode nights of a task; without `cohort` and `stager` said, neither counts as the profile's own."""
+) -> list[np.ndarray]:
+    """Return the stages of nights; without `cohort` and `stager`, neither counts as the profile's own."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sg.StageGuardWarning)
         results = sg.decode(
@@ -69,10 +59,9 @@ def decode(
             cohort=cohort,
             stager=stager,
         )
-        latencies = [sg.estimates(r).rem_latency_minutes if estimates else None for r in results]
     return [
-        Scored(np.where(before.labels < 0, -1, result.hypnogram.labels), latency)
-        for before, result, latency in zip(argmax(nights), results, latencies, strict=True)
+        np.where(before < 0, -1, result.hypnogram.labels)
+        for before, result in zip(argmax(nights), results, strict=True)
     ]
 
 
@@ -83,10 +72,7 @@ def has_own_shares(profile: sg.Profile) -> bool:
 
 def said(task: Task, nights: Sequence[TaskNight]) -> list[sg.Hypnogram]:
     """Return the labels of a stager that gives nothing else."""
-    return [
-        sg.Hypnogram(scored.labels.astype(np.int8), task.scheme, task.epoch_seconds)
-        for scored in argmax(nights)
-    ]
+    return [sg.Hypnogram(own.astype(np.int8), task.scheme, task.epoch_seconds) for own in argmax(nights)]
 
 
 def given_to(
@@ -122,7 +108,7 @@ def shares_without(task: Task) -> dict:
 def stager_fi(task: Task, nights: Sequence[TaskNight]) -> float:
     """Return the median fragmentation of the stager's own choice, at the shipped profile's epoch length."""
     ratio = sg.Profile.load(task.base).epoch_seconds / task.epoch_seconds
-    return ratio * float(np.nanmedian([fragmentation(scored.labels) for scored in argmax(nights)]))
+    return ratio * float(np.nanmedian([fragmentation(own) for own in argmax(nights)]))
 
 
 def without_labels(task: Task, nights: Sequence[TaskNight]) -> dict[str, sg.Profile]:
@@ -133,9 +119,8 @@ def without_labels(task: Task, nights: Sequence[TaskNight]) -> dict[str, sg.Prof
         target = {"rule": "target", "fi_target": shipped.strength.fi_target}
     band = {"rule": "band", "fi_target": shipped.strength.fi_target, "floor": 0.5, "cap": 2.0}
     shares = None if shipped.shares is None else shares_without(task)
-    densities = [night.probabilities for night in nights]
     tuned = sg.tune(
-        densities,
+        given_to(shipped, task, nights),
         shipped.replace(strength=target, shares=shares),
         stager=task.stager,
         groups=[night.subject for night in nights],
@@ -162,9 +147,10 @@ def default(task: Task, train: Sequence[TaskNight]) -> sg.Profile:
     base = sg.Profile.load(task.base).replace(clock=clock_of(task))
     if len(train) < FEWEST_NIGHTS:
         return base
-    given = [night.probabilities for night in train]
     people = [night.subject for night in train]
-    return sg.tune(given, base, groups=people, stager=task.stager, epoch_seconds=task.epoch_seconds)
+    return sg.tune(
+        given_to(base, task, train), base, groups=people, stager=task.stager, epoch_seconds=task.epoch_seconds
+    )
 
 
 def fit(task: Task, train: Sequence[TaskNight]) -> sg.Profile:

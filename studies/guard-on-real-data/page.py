@@ -13,7 +13,8 @@ COLUMNS = (
     "κ, median (worst)",
     "by Holm",
     "errors (worst)",
-    "to report",
+    "REM latency's",
+    "nights > 30 min",
     "nights in band",
     "not like experts",
 )

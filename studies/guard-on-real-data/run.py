@@ -27,7 +27,7 @@ from goals import goals_table
 from judging import judge
 from kept import keep, read
 from layout import SCORED, has_method, is_added, is_human, is_in_the_box, is_of_labels, write_tables
-from methods import Scored, argmax, decode, stager_fi, with_labels, without_labels
+from methods import argmax, decode, stager_fi, with_labels, without_labels
 from page import write_page
 from tasks import Task, TaskNight, tasks, tasks_in_the_box, tasks_of_labels
 
@@ -37,7 +37,6 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
 TRANSFER = HERE / "transfer.json"  # by transfer.py
 LEARNING = HERE / "learning.json"  # by learning.py
-FIT_BEFORE = HERE / "fit_before.json"  # by the version before `target` and the clock
 
 
 def run_without_labels(task: Task) -> dict:
@@ -79,11 +78,13 @@ def run_with_labels(task: Task) -> dict:
     return {"rows": by_subject(rows)[1], "chosen": chosen, "coverage": covered}
 
 
-def judged(task: Task, method: str, nights: Sequence[TaskNight], decoded: Sequence[Scored]) -> Iterator[dict]:
+def judged(
+    task: Task, method: str, nights: Sequence[TaskNight], decoded: Sequence[np.ndarray]
+) -> Iterator[dict]:
     """Yield a row per night."""
     base = sg.Profile.load(task.base)
-    for night, scored in zip(nights, decoded, strict=True):
-        values = judge(scored.labels, night.labels, task.scheme, task.epoch_seconds, base, scored.rem_latency)
+    for night, stages in zip(nights, decoded, strict=True):
+        values = judge(stages, night.labels, task.scheme, task.epoch_seconds, base)
         yield {"method": method, "subject": night.subject} | values
 
 
@@ -159,10 +160,7 @@ def write_all() -> None:
     held = in_order({name: task for name, task in every.items() if not is_added(task)})
     labelled = {name: task for name, task in every.items() if is_of_labels(task)}
     boxed = {name: task for name, task in every.items() if is_in_the_box(task)}
-    for name, earlier in read(FIT_BEFORE).items():
-        if name in held:
-            add_earlier(held[name], earlier)
-    goals = goals_table(held, pairs)
+    goals = goals_table(held, labelled, pairs)
     write_tables(held, goals, elsewhere.tables(held, pairs, draws, boxed, labelled), HERE / "results.md")
     write_page(held, boxed, labelled)
 
@@ -172,17 +170,6 @@ def in_order(held: Mapping) -> dict:
     kinds = ("per-epoch", "votes", "published", "network")
     ranks = {name: (not is_human(task), kinds.index(task["kind"]), name) for name, task in held.items()}
     return {name: held[name] for name in sorted(held, key=ranks.__getitem__)}
-
-
-def add_earlier(task: dict, earlier: Mapping) -> None:
-    """Add rows of an earlier version, if the stager's own nights are the same; what it lacks is unknown."""
-    kappa = task["columns"].index("kappa")
-    if {row[1]: row[kappa] for row in task["rows"] if row[0] == "argmax"} != earlier["argmax_kappa"]:
-        raise SystemExit("fit_before.json is of other probabilities. Make them with the same scikit-learn.")
-    place = {name: k for k, name in enumerate(earlier["columns"])}
-    task["rows"] += [
-        [row[place[name]] if name in place else None for name in task["columns"]] for row in earlier["rows"]
-    ]
 
 
 if __name__ == "__main__":

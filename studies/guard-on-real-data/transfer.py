@@ -20,7 +20,7 @@ import numpy as np
 from fitted import coverage, fitted_file
 from judging import OF_MICE, STATISTICS, judge
 from kept import keep, read
-from methods import Scored, argmax, decode, default
+from methods import argmax, decode, default
 from tasks import Task, TaskFold, TaskNight, tasks
 
 import stageguard as sg
@@ -67,9 +67,8 @@ def use(other: Task, task: Task, folds: Sequence[TaskFold], before: Sequence[lis
     for number, fold in enumerate(folds):
         fitted = sg.Profile.from_dict(json.loads(fitted_file(other, number).read_text("utf-8")))
         for how, names in said.items():
-            decoded = decode(fitted, task, fold.test, **names, estimates=False)
-            after[how].append(measures(task, fold.test, decoded))
-        after["default"].append(measures(task, fold.test, decode(base, task, fold.test, estimates=False)))
+            after[how].append(measures(task, fold.test, decode(fitted, task, fold.test, **names)))
+        after["default"].append(measures(task, fold.test, decode(base, task, fold.test)))
         for _, is_inside in coverage(task, fitted, fold.test, other.cohort, other.stager):
             n_shown += is_inside is not None
             n_inside += bool(is_inside)
@@ -78,13 +77,12 @@ def use(other: Task, task: Task, folds: Sequence[TaskFold], before: Sequence[lis
     return result | {"same_cohort": task.cohort == other.cohort, "intervals": intervals}
 
 
-def measures(task: Task, nights: Sequence[TaskNight], decoded: Sequence[Scored]) -> list[dict]:
+def measures(task: Task, nights: Sequence[TaskNight], decoded: Sequence[np.ndarray]) -> list[dict]:
     """Return what each night measures, with its subject."""
     base = sg.Profile.load(task.base)
     return [
-        {"subject": night.subject}
-        | judge(scored.labels, night.labels, task.scheme, task.epoch_seconds, base, scored.rem_latency)
-        for night, scored in zip(nights, decoded, strict=True)
+        {"subject": night.subject} | judge(stages, night.labels, task.scheme, task.epoch_seconds, base)
+        for night, stages in zip(nights, decoded, strict=True)
     ]
 
 

@@ -77,7 +77,6 @@ def figures_of(judged_task: Mapping) -> dict[str, float]:
     }
     if layout.is_human(judged_task):
         values["rem latency"] = layout.ratio(judged_task, "guard", "rem_latency_minutes")
-        values["rem latency to report"] = layout.to_report(judged_task, "guard")
     known = {name: float(value) for name, value in values.items() if not np.isnan(value)}
     return {name: round(value, 4) for name, value in known.items()}
 

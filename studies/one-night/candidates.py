@@ -123,7 +123,6 @@ def summary(task: Mapping) -> dict:
             "kappa": float(gains.mean()),
             "p": layout.p_value(gains),
             "rem_latency": layout.ratio(task, method, "rem_latency_minutes"),
-            "reported": layout.to_report(task, method),
             "fi_spread": spread(task, method),
         }
     kept = {key: task[key] for key in ("cohort", "stager", "kind", "n_stages", "first_rem", "expected_rem")}

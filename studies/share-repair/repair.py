@@ -127,9 +127,9 @@ def _judged(task: Task, nights: Sequence[TaskNight], profile: sg.Profile) -> dic
     """Return kappa and absolute errors by person."""
     by_person: dict[str, list[dict[str, float]]] = {}
     shipped = sg.Profile.load(task.base)
-    decoded = decode(profile, task, nights, stager=task.stager, estimates=False)
+    decoded = decode(profile, task, nights, stager=task.stager)
     for night, scored in zip(nights, decoded, strict=True):
-        values = judge(scored.labels, night.labels, task.scheme, task.epoch_seconds, shipped)
+        values = judge(scored, night.labels, task.scheme, task.epoch_seconds, shipped)
         by_person.setdefault(night.subject, []).append(values)
     names = ("kappa", *(f"error {name}" for name in STATISTICS))
     return {

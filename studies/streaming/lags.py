@@ -26,7 +26,7 @@ SAME = "same"  # share of epochs with the stage that decode gives for the whole 
 
 def streamed(
     profile: sg.Profile, task: real.Task, night: real.TaskNight, lag: float | None
-) -> tuple[methods.Scored, float]:
+) -> tuple[np.ndarray, float]:
     """Return a night's stages, and the mean minutes that they had to wait."""
     decoder = sg.StreamingDecoder(profile, max_lag_seconds=lag, epoch_seconds=task.epoch_seconds)
     names, stages, n_waits = profile.scheme.names, [], 0
@@ -39,7 +39,7 @@ def streamed(
     stages += rest
     labels = np.array([-1 if stage == "?" else names.index(stage) for stage in stages])
     labels = np.where(np.isnan(night.probabilities[:, 0]), -1, labels)
-    return methods.Scored(labels), n_waits / len(labels) * task.epoch_seconds / 60.0
+    return labels, n_waits / len(labels) * task.epoch_seconds / 60.0
 
 
 def run_task(task: real.Task) -> dict:
@@ -54,7 +54,7 @@ def run_task(task: real.Task) -> dict:
         "stager_fi": round(methods.stager_fi(task, nights), 4),
         "fi_target": shipped.strength.fi_target,
     }
-    whole = methods.decode(shipped, task, nights, cohort=task.cohort, stager=task.stager, estimates=False)
+    whole = methods.decode(shipped, task, nights, cohort=task.cohort, stager=task.stager)
     rows = list(run.judged(task, "argmax", nights, methods.argmax(nights)))
     rows += run.judged(task, RULE, nights, whole)
     rows = [row | {WAITS: math.nan, SAME: math.nan} for row in rows]
@@ -65,8 +65,8 @@ def run_task(task: real.Task) -> dict:
             streams = [streamed(profile, task, night, lag) for night in nights]
             judged = run.judged(task, f"{name}, {shown}", nights, [scored for scored, _ in streams])
             for row, (scored, minutes), offline in zip(judged, streams, whole, strict=True):
-                both = (scored.labels >= 0) & (offline.labels >= 0)
-                same = float((scored.labels == offline.labels)[both].mean())
+                both = (scored >= 0) & (offline >= 0)
+                same = float((scored == offline)[both].mean())
                 rows.append(row | {WAITS: minutes, SAME: same})
     columns, table = run.by_subject([slim(row, WAITS, SAME) for row in rows])
     return about | {"columns": columns, "rows": table}

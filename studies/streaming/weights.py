@@ -26,7 +26,7 @@ def run_task(task: real.Task) -> dict:
     shipped = sg.Profile.load(task.base).replace(clock=methods.clock_of(task))
     rows = list(run.judged(task, "argmax", nights, methods.argmax(nights)))
     profiles = {RULE: shipped} | {str(w): shipped.replace(transition_weight=w) for w in WEIGHTS}
-    about = {"cohort": task.cohort, "stager": task.stager, "estimates": False}
+    about = {"cohort": task.cohort, "stager": task.stager}
     for name, profile in profiles.items():
         rows += run.judged(task, name, nights, methods.decode(profile, task, nights, **about))
     columns, table = run.by_subject([slim(row) for row in rows])
