@@ -1,4 +1,4 @@
-"""Every stager of DOD-H in units of an expert's error: argmax, guarded, and as the guard reports it.
+"""Every stager of DOD-H in units of an expert's error: its own stages, and guarded.
 
     STAGEGUARD_DATA=/folder/with/the/data python studies/expert-units/run.py
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,14 +26,13 @@ from label_nights import people  # noqa: E402
 from simulate import STATISTICS  # noqa: E402
 
 import stageguard as sg  # noqa: E402
-from stageguard.measures.grade_card import estimated_key  # noqa: E402
 from stageguard.night.quantities import quantity_of  # noqa: E402
 from stageguard.night.stages import AASM5  # noqa: E402
 
 VOTES = "votes of 20 networks trained elsewhere"
 EXPERTS = HERE.parent / "expert-scorings" / "results.json"
 GOOD_KAPPA, GOAL = 0.75, 1.1
-WAYS = ("argmax", "guarded", "reported")
+WAYS = ("argmax", "guarded")
 
 
 @dataclass(frozen=True)
@@ -44,16 +44,15 @@ class Graded:
 
     def ratio(self, key: str, way: str) -> float:
         """Return the error of a statistic over an expert's."""
-        card = self.argmax if way == "argmax" else self.guarded
-        name = key
-        if way == "reported":  # the estimate of it, if the guard reports one
-            name = next((each for each in card if each != key and estimated_key(each) == key), key)
-        return card[name].mean.value
+        card: sg.GradeCard = getattr(self, way)
+        return card[key].mean.value
 
-    def verdict(self, key: str) -> str | None:
-        """Return the verdict on the number that the guard reports."""
-        card = self.guarded
-        return card[next((each for each in card if each != key and estimated_key(each) == key), key)].verdict
+    def cell(self, key: str) -> str:
+        """Return the errors of a statistic, argmax → guarded, and the verdict on the guarded one."""
+        before, after = (self.ratio(key, way) for way in WAYS)
+        mark = {"as an expert": " ✓", "worse": " ✗"}.get(self.guarded[key].verdict or "", "")
+        shown = f"{after:.2f}{mark}"
+        return f"{before:.2f} → {f'**{shown}**' if self.is_good and after > GOAL else shown}"
 
     @property
     def is_good(self) -> bool:
@@ -85,39 +84,30 @@ def grade(name: str, base: sg.Profile) -> Graded:
 
 
 def layout(found: dict[str, Graded]) -> str:
-    """Return the table: a row per statistic, a column per stager, argmax → guarded → reported."""
-    names = list(found)
+    """Return the table: a row per statistic, a column per stager, argmax → guarded."""
     lines = [
-        "| statistic | " + " | ".join(names) + " |",
-        "|---|" + "--:|" * len(names),
+        "| statistic | " + " | ".join(found) + " |",
+        "|---|" + "--:|" * len(found),
         "| κ: argmax → guarded (an expert "
         f"{next(iter(found.values())).argmax.expert_kappa:.3f}) | "
         + " | ".join(f"{each.argmax.kappa:.3f} → {each.guarded.kappa:.3f}" for each in found.values())
         + " |",
     ]
-    for key in STATISTICS:
-        cells = []
-        for graded in found.values():
-            ratios = [graded.ratio(key, way) for way in WAYS]
-            mark = {"as an expert": " ✓", "worse": " ✗"}.get(graded.verdict(key) or "", "")
-            reported = f"{ratios[2]:.2f}{mark}"
-            is_open = graded.is_good and ratios[2] > GOAL
-            cells.append(f"{ratios[0]:.2f} → {ratios[1]:.2f} → {f'**{reported}**' if is_open else reported}")
-        lines.append(f"| {quantity_of(key).title} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, *rows(found)])
 
 
 def short_layout(found: dict[str, Graded]) -> str:
-    """Return the table of good stagers alone, argmax → as the guard reports it."""
+    """Return the table of good stagers alone, without κ and goals."""
     good = {name: each for name, each in found.items() if each.is_good}
-    lines = ["| | " + " | ".join(good) + " |", "|---|" + "--:|" * len(good)]
+    lines = ["| | " + " | ".join(good) + " |", "|---|" + "--:|" * len(good), *rows(good)]
+    return "\n".join(lines).replace("**", "")
+
+
+def rows(found: dict[str, Graded]) -> Iterator[str]:
+    """Yield a row per statistic."""
     for key in STATISTICS:
-        cells = []
-        for graded in good.values():
-            mark = {"as an expert": " ✓", "worse": " ✗"}.get(graded.verdict(key) or "", "")
-            cells.append(f"{graded.ratio(key, 'argmax'):.2f} → {graded.ratio(key, 'reported'):.2f}{mark}")
-        lines.append(f"| {quantity_of(key).title} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        cells = " | ".join(graded.cell(key) for graded in found.values())
+        yield f"| {quantity_of(key).title} | {cells} |"
 
 
 def put(table: str, page: Path) -> None:
@@ -138,18 +128,18 @@ def main() -> None:
             "good": each.is_good,
             "profile": each.guarded.facts.profile,
             "ratios": {key: {way: round(each.ratio(key, way), 4) for way in WAYS} for key in STATISTICS},
-            "verdicts": {key: each.verdict(key) for key in STATISTICS},
+            "verdicts": {key: each.guarded[key].verdict for key in STATISTICS},
         }
         for name, each in found.items()
     }
     text = json.dumps({"version": sg.__version__, "stagers": content}, indent=1, ensure_ascii=False)
     (HERE / "results.json").write_text(text + "\n", encoding="utf-8")
     good = [each for each in found.values() if each.is_good]
-    reached = [each.ratio(key, "reported") <= GOAL for each in good for key in STATISTICS]
+    reached = [each.ratio(key, "guarded") <= GOAL for each in good for key in STATISTICS]
     words = (
         "# Stagers of DOD-H in units of an expert's error\n\n"
         "Written by `run.py`. Error of the stager over that of one expert, each against the consensus of the "
-        "other experts (R, by the means): the stager's own stages → guarded → as the guard reports it. 1 is "
+        "other experts (R, by the means): the stager's own stages → guarded. 1 is "
         "an exchangeable expert. ✓ as an expert, ✗ worse, by both readings on 25 people; bold: a good stager "
         f"(κ above {GOOD_KAPPA}) beyond {GOAL}.\n\n"
         f"{layout(found)}\n\n"

@@ -125,7 +125,6 @@ def without_labels(task: Task, nights: Sequence[TaskNight]) -> dict[str, sg.Prof
         stager=task.stager,
         groups=[night.subject for night in nights],
         trained=task.trained,
-        epoch_seconds=task.epoch_seconds,
     )
     return {
         "band": shipped.replace(strength=band, clock=None),
@@ -148,9 +147,7 @@ def default(task: Task, train: Sequence[TaskNight]) -> sg.Profile:
     if len(train) < FEWEST_NIGHTS:
         return base
     people = [night.subject for night in train]
-    return sg.tune(
-        given_to(base, task, train), base, groups=people, stager=task.stager, epoch_seconds=task.epoch_seconds
-    )
+    return sg.tune(given_to(base, task, train), base, groups=people, stager=task.stager)
 
 
 def fit(task: Task, train: Sequence[TaskNight]) -> sg.Profile:

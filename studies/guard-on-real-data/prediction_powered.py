@@ -59,7 +59,7 @@ def measured(task: Task) -> tuple[dict[str, np.ndarray], np.ndarray]:
     nights = [night for fold in task.folds() for night in fold.test]
     decoded = sg.decode([night.probabilities for night in nights], task.base, epoch_seconds=30.0)
     guarded = [
-        replace(each.hypnogram, labels=np.where(before.labels < 0, -1, each.hypnogram.labels).astype(np.int8))
+        replace(each.hypnogram, labels=np.where(before < 0, -1, each.hypnogram.labels).astype(np.int8))
         for each, before in zip(decoded, argmax(nights), strict=True)
     ]
     by_scoring = [

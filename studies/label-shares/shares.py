@@ -186,10 +186,7 @@ def summary(results: Mapping[str, dict]) -> str:
                 sum(one["kappa p"] < 0.05 and sign * one["kappa gain"] > 0 for one in stagers)
                 for sign in (1, -1)
             )
-            latencies = [
-                layout.geometric([one[key] for one in stagers if key in one])
-                for key in ("rem latency", "rem latency to report")
-            ]
+            latency = layout.geometric([one["rem latency"] for one in stagers if "rem latency" in one])
             gains = [one["kappa gain"] for one in stagers]
             rows.append(
                 [
@@ -197,13 +194,13 @@ def summary(results: Mapping[str, dict]) -> str:
                     f"{len(stagers)}",
                     f"{np.mean([one['errors'] for one in stagers]):.3f}",
                     f"{max(one['errors'] for one in stagers):.2f}",
-                    *("" if np.isnan(value) else f"{value:.2f}" for value in latencies),
+                    "" if np.isnan(latency) else f"{latency:.2f}",
                     f"{up} / {down}",
                     f"{np.median(gains):+.4f} ({min(gains):+.4f})",
                     f"{sum(one['better'] for one in stagers):g} / {sum(one['worse'] for one in stagers):g}",
                 ]
             )
-    header = ["shares of, nights", "stagers", "errors", "worst", "REM latency", "to report"]
+    header = ["shares of, nights", "stagers", "errors", "worst", "REM latency"]
     return layout.table([*header, "κ up / down", "κ, median (worst)", "single errors better / worse"], rows)
 
 

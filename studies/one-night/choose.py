@@ -46,7 +46,7 @@ def held_out(results: Mapping, names: Sequence[str], by: Callable[[Mapping], str
 def mean(results: Mapping, chosen: Mapping[str, str], figure: str) -> float:
     values = [results[name]["candidates"][chosen[name]][figure] for name in results]
     known = [value for value in values if value is not None]
-    if figure in ("rem_latency", "reported"):
+    if figure == "rem_latency":
         return geometric(known)
     return float(np.mean(known)) if known else math.nan
 
@@ -61,14 +61,14 @@ def kappa(results: Mapping, chosen: Mapping[str, str]) -> tuple[int, int, float]
 
 def row(results: Mapping, words: str, chosen: Mapping[str, str]) -> list[str]:
     better, worse, least = kappa(results, chosen)
-    figures = [mean(results, chosen, one) for one in ("errors", "fi_distance", "rem_latency", "reported")]
+    figures = [mean(results, chosen, one) for one in ("errors", "fi_distance", "rem_latency")]
     spread = mean(results, chosen, "fi_spread")
     cells = ["" if math.isnan(figure) else f"{figure:.3f}" for figure in figures]
     return [words, f"{len(results)}", *cells, f"{spread:.2f}", f"{better} / {worse}", f"{least:+.4f}"]
 
 
 HEADER = (
-    *("rule", "tasks", "errors", "FI distance", "REM latency's", "reported"),
+    *("rule", "tasks", "errors", "FI distance", "REM latency's"),
     *("spread of ln FI", "κ better / worse, Holm", "worst κ"),
 )
 
@@ -153,7 +153,7 @@ def main() -> None:
     parts = [
         "# One night alone\n",
         "Written by `choose.py` from `results.json` and `simulated.json`. Errors are over argmax's, as are "
-        "those of REM latency (geometric mean) and of the REM latency to report; tasks count alike.\n",
+        "those of REM latency (geometric mean); tasks count alike.\n",
         "## How much of its own difference a night keeps\n",
         *aim_tables(results),
         "## From where on a night is smoothed\n",
@@ -177,17 +177,14 @@ def simulated_table(nights: Mapping[str, Mapping]) -> str:
         truth = [night["truth"] for night in nights.values()]
         pairs = list(zip(own, truth, strict=True))
         index = np.array([one["fi"] for one in own])
-        late = [
-            np.nanmean([abs(one[key] - true["rem_latency"]) for one, true in pairs if one[key] is not None])
-            for key in ("rem_latency", "reported")
-        ]
+        late = np.nanmean([abs(one["rem_latency"] - true["rem_latency"]) for one, true in pairs])
         r = np.corrcoef(index, [true["fi"] for true in truth])[0, 1]
         off = float(np.mean([abs(one["fi"] - true["fi"]) for one, true in pairs]))
-        cells = [f"{index.min():.3f} to {index.max():.3f}", f"{r:.2f}", f"{off:.4f}", f"{late[0]:.1f}"]
-        rows.append([rule, *cells, f"{late[1]:.1f}", f"{np.mean([one['kappa'] for one in own]):.3f}"])
+        cells = [f"{index.min():.3f} to {index.max():.3f}", f"{r:.2f}", f"{off:.4f}", f"{late:.1f}"]
+        rows.append([rule, *cells, f"{np.mean([one['kappa'] for one in own]):.3f}"])
     true = [night["truth"]["fi"] for night in nights.values()]
     header = [f"rule (true FI {min(true):.3f} to {max(true):.3f})", "FI", "r with the truth", "error of FI"]
-    return table([*header, "error of REM latency, min", "reported", "κ"], rows)
+    return table([*header, "error of REM latency, min", "κ"], rows)
 
 
 if __name__ == "__main__":

@@ -45,10 +45,10 @@ def nights(seed: int):
         yield f"seed {seed}, {name}", sg.read_density(path), sg.read_hypnogram(truths / f"{name}-nsrr.xml")
 
 
-def facts(stages: sg.Hypnogram, reported: float | None = None) -> dict[str, float | None]:
+def facts(stages: sg.Hypnogram) -> dict[str, float]:
     """Return what is compared with the truth."""
     latency = sg.sleep_statistics(stages).rem_latency_minutes
-    return {"fi": fragmentation(stages.labels), "rem_latency": latency, "reported": reported}
+    return {"fi": fragmentation(stages.labels), "rem_latency": latency}
 
 
 def main() -> None:
@@ -65,8 +65,7 @@ def main() -> None:
             )
             profile = shipped if strength is None else shipped.replace(strength=strength)
             result = sg.decode(density, profile, strength=values if values == "off" else None)
-            reported = float(sg.estimates(result).rem_latency_minutes)
-            by_rule[words] = facts(result.hypnogram, reported) | {"kappa": sg.agreement(truth, result).kappa}
+            by_rule[words] = facts(result.hypnogram) | {"kappa": sg.agreement(truth, result).kappa}
         found[name] = {"truth": facts(truth), "rules": by_rule}
         print(name, flush=True)
     write_lines(HERE / "simulated.json", rounded(found))
