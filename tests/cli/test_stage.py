@@ -196,10 +196,43 @@ def test_a_changed_file_of_a_dataset_is_not_taken_for_the_old_one(run, tmp_path)
     asked = ("stage", data, "--dataset", "sleep-edf", "--stager", "theirs", "-o", out)
     assert run(*asked).code == 0
     (record,) = out.glob("*.staging.json")
-    assert len(json.loads(record.read_text())["request"]["sha256"]) == 2  # signals and scoring
+    assert len(json.loads(record.read_text())["request"]["beside"]) == 1  # the scoring
     assert run(*asked).code == 0
     sleep_edf_night(data, "SC4001E0", ["W", *"12" * 9, "3", "3"])
-    assert "staged from another recording" in error_line(run(*asked))
+    line = error_line(run(*asked))
+    assert "staged from this recording, but with other files beside it (scorings" in line
+
+
+def test_the_same_recording_at_another_place_or_name_is_the_same(run, tmp_path, monkeypatch):
+    edf, out = write(tmp_path / "night.edf"), tmp_path / "out"
+    assert run("stage", edf, "--stager", "theirs", "-o", out).code == 0
+    before = {path: path.read_bytes() for path in out.iterdir()}
+    (tmp_path / "else").mkdir()
+    moved = edf.rename(tmp_path / "else" / "night.EDF")
+    (tmp_path / "night.rec").symlink_to(moved)
+    monkeypatch.chdir(tmp_path / "else")
+    for name in ("night.EDF", "../night.rec"):
+        ran = run("stage", name, "--stager", "theirs", "-o", "../out")
+        assert ran.code == 0 and "nothing to do" in ran.out, ran.err
+    assert before == {path: path.read_bytes() for path in out.iterdir()}
+    write(moved, **{"EEG C4-M1": noise(8)})
+    assert "from another recording of that name" in error_line(
+        run("stage", moved, "--stager", "theirs", "-o", out)
+    )
+
+
+def test_changed_signals_of_a_wfdb_record_are_staged_again(run, tmp_path):
+    signals, out = tmp_path / "night.dat", tmp_path / "out"
+    samples = noise(1).astype("<i2")
+    signals.write_bytes(samples.tobytes())
+    header = f"night 1 100 {len(samples)}\nnight.dat 16 1/uV 16 0 0 0 0 EEG C4-M1\n"
+    (tmp_path / "night.hea").write_text(header)
+    asked = ("stage", tmp_path / "night.hea", "--stager", "theirs", "-o", out)
+    ran = run(*asked)
+    assert ran.code == 0, ran.err
+    assert run(*asked).code == 0
+    signals.write_bytes((samples + 1).tobytes())
+    assert "with other files beside it (scorings, lists or signals)" in error_line(run(*asked))
 
 
 def test_files_that_fail_are_rows_and_the_others_go_on(run, tmp_path):

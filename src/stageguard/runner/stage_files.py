@@ -18,6 +18,7 @@ from stageguard.base.schema import plain_table
 from stageguard.base.version import __version__
 from stageguard.formats.outgoing import Outgoing
 from stageguard.formats.raw_night import Event, FileOptions
+from stageguard.formats.recordings.wfdb import signal_files
 from stageguard.formats.tools.stageguard import table_text
 from stageguard.guard.decoding import Decoding
 from stageguard.night.period import runs
@@ -32,8 +33,8 @@ from stageguard.runner.staging_record import DENSITY_SUFFIX, RECORD_SUFFIX, Stag
 from stageguard.signals.features import Features
 
 WORDS = {  # what differs between two requests
-    "file": "from another file",
     "sha256": "from another recording of that name",
+    "beside": "from this recording, but with other files beside it (scorings, lists or signals)",
     "stagers": "by another stager, or another version of it",
     "options": "with other options",
     "profile": "for a profile with other stages or rules",
@@ -179,10 +180,13 @@ def _disagreements(record: StagingRecord, decoding: Decoding) -> list[Event]:
 
 
 def _request(task: StageTask) -> dict[str, Any]:
-    """Return everything that the probabilities depend on, in JSON types."""
+    """Return everything that the probabilities depend on, in JSON types; names and places of files do not."""
+    recording, *listed = task.files
+    beside = {*listed, *signal_files(recording)} - {recording}
     return {
-        "file": task.files[0].name,
-        "sha256": [file_sha256(file, "a recording") for file in task.files],
+        "sha256": file_sha256(recording, "a recording"),
+        # scorings say where epochs begin, and lists how old a sleeper is
+        "beside": sorted(file_sha256(file, "a recording") for file in beside),
         "stagers": [stager.to_dict() for stager in task.stagers],
         "options": task.options.to_dict(),
         # a coarser scheme merges stages; profiles of the paper change how signals and networks are judged
@@ -206,8 +210,8 @@ def _recorded(task: StageTask, request: Mapping[str, Any]) -> StagingRecord | No
         raise exists_error(record_file, problem, to="stage it again") from None
     if record is None:
         raise exists_error(densities)
-    if record.request != request:
-        differing = next(WORDS[key] for key in request if record.request.get(key) != request[key])
+    differing = next((WORDS[key] for key in request if record.request.get(key) != request[key]), None)
+    if differing is not None:
         raise exists_error(densities, f", and was staged {differing}", to="stage it again")
     return record
 

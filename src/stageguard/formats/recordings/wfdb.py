@@ -166,6 +166,14 @@ def read_wfdb_recording(path: Path) -> RawRecording:
     return RawRecording(signals, start=header.start, is_synthetic=made_up, notes=header.notes)
 
 
+def signal_files(path: Path) -> set[Path]:
+    """Return the files beside a WFDB header that hold its signals; none of any other recording."""
+    if path.suffix.lower() != ".hea":
+        return set()
+    found = {path.parent / Path(signal.file).name for signal in read_wfdb_header(path).signals}
+    return {file for file in found if file.is_file()}
+
+
 def _data_file(header: WfdbHeader, name: str, group: list[WfdbSignal], frame_samples: int) -> Path:
     """Return the path of a signal file, checked to be as long as the header says."""
     path = header.path.parent / name
