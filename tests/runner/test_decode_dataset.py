@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -156,6 +158,50 @@ def test_a_partition_is_no_stage(run, tmp_path):
     assert ran.code == 0, ran.err
     stages = decode_quietly(nights["A1"], PROFILE).stages.tolist()
     assert stages_of(tmp_path / "out")["A1"] == stages
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+@pytest.mark.parametrize(
+    ("folder", "column", "values", "says"),
+    [
+        ("id=p2", "id", ["p1"] * 80, "'p1'"),
+        ("ID=p1", "id", ["p1"] * 79 + ["p2"], "'p2'"),
+        ("site=A", "site", ["A", "B"] * 40, "'B'"),
+        ("visit=1", "visit", [2] * 80, "'2'"),
+    ],
+)
+def test_a_folder_that_contradicts_its_column_is_named_with_it(
+    run, tmp_path, folder, column, values, says, statistics
+):
+    rows = np.random.default_rng(0).dirichlet(np.full(5, 0.4), 80)
+    named = {"id": ["p1"] * 80, column: values}
+    file = tmp_path / "data" / folder / "a.parquet"
+    file.parent.mkdir(parents=True)
+    table = pa.table(named | dict(zip(STAGES, rows.T, strict=True)))
+    pq.write_table(table, file, write_statistics=statistics)
+    for given in (tmp_path / "data", file):
+        ran = run("decode", given, "-p", PROFILE, "-o", tmp_path / "out")
+        wanted = f"lies in the folder {folder}, and its column {column!r} says {says}, expected the same."
+        assert ran.code == 1 and wanted in " ".join((ran.err + ran.out).split())
+    assert not list(tmp_path.rglob("*.tsv"))
+
+
+@pytest.mark.parametrize(
+    ("folder", "value"),
+    [
+        *(("id=p1", "p1"), ("visit=01", 1), ("visit=1", None), ("site=a%20b", "a b"), ("control=true", True)),
+        *(("day=2024-05-01", datetime(2024, 5, 1, 22)), ("age=7", math.nan), ("age=7.0", 7)),
+    ],
+)
+def test_a_folder_that_repeats_its_column_is_read(run, tmp_path, folder, value):
+    rows = np.random.default_rng(0).dirichlet(np.full(5, 0.4), 80)
+    column = folder.partition("=")[0]
+    file = tmp_path / "data" / folder / "a.parquet"
+    file.parent.mkdir(parents=True)
+    table = pa.table({"id": ["p1"] * 80, column: [value] * 80} | dict(zip(STAGES, rows.T, strict=True)))
+    pq.write_table(table, file)
+    ran = run("decode", tmp_path / "data", "-p", PROFILE, "-o", tmp_path / "out")
+    assert ran.code == 0, ran.err
 
 
 def write_cut_nights(folder: Path) -> dict[str, np.ndarray]:

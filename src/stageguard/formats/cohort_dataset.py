@@ -41,6 +41,7 @@ from stageguard.formats.tools.parquet import (
     faults_of_arrow,
     open_parquet,
     pyarrow_modules,
+    refuse_contradiction,
     refuse_large_groups,
     text_columns,
     unpacked_texts,
@@ -448,6 +449,7 @@ def _columns(file: DatasetFile, id_name: str, options: FileOptions) -> tuple[lis
 def _dataset_file(path: Path, root: Path) -> DatasetFile:
     footer, metadata, schema = _footer(path)
     refuse_large_groups(path, metadata)
+    refuse_contradiction(path, metadata, partial(_read_columns, path))
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     return DatasetFile(
         path,
@@ -459,6 +461,12 @@ def _dataset_file(path: Path, root: Path) -> DatasetFile:
         tuple(schema.names),
         tuple(text_columns(schema)),
     )
+
+
+def _read_columns(path: Path, columns: list[str]) -> Any:
+    _, parquet = pyarrow_modules(path, "reading")
+    with faults_of_arrow(path), open_parquet(parquet, path, "a recording") as file:
+        return file.read(columns=columns)
 
 
 def _footer(path: Path) -> tuple[bytes, Any, Any]:
