@@ -154,6 +154,22 @@ def test_failures_are_rows_and_the_others_go_on(run, night):
     assert mentions(line, "short.txt", "'short'")
 
 
+@pytest.mark.parametrize(("n_more", "is_taken"), [(0, True), (480, False)])
+def test_a_scoring_without_epoch_length_takes_anothers_only_if_epochs_are_as_many(
+    run, tmp_path, n_more, is_taken
+):
+    stages = np.repeat([0, 2, 4, 2], 240)
+    (tmp_path / "e.txt").write_text("\n".join(np.array(["W", "N1", "N2", "N3", "R"])[stages]) + "\n")
+    labels = np.append(stages, np.full(n_more, -1))  # 960 epochs of 30 s last as long as 1,440 of 20 s
+    night = sg.Hypnogram(labels, "aasm5", 20.0)
+    night.save(tmp_path / "n.csv", "stageguard-csv")
+    ran = run("compare", tmp_path / "e.txt", tmp_path / "n.csv")
+    if is_taken:
+        assert ran.code == 0
+    else:
+        assert mentions(error_line(ran), "e.txt", "960", "1,440", "30 s each", "--expert-epoch-seconds")
+
+
 def test_what_is_no_expert_is_one_line(run, night):
     assert mentions(
         error_line(run("compare", night / "gone.txt", night / "n1.csv")), "gone.txt", "file or directory"

@@ -17,6 +17,7 @@ from stageguard.base.files import file_error, refuse_special
 from stageguard.base.storage import is_folder
 from stageguard.cli import options as opt
 from stageguard.cli.command import option, packed
+from stageguard.formats.density import DEFAULT_EPOCH_SECONDS
 from stageguard.formats.events import read_events
 from stageguard.formats.file_format import Kind
 from stageguard.formats.hypnogram import HypnogramFile, column_of_stages
@@ -36,7 +37,7 @@ from stageguard.guard.explain import Effect
 from stageguard.measures.bouts import hypnogram_before
 from stageguard.measures.estimates import Estimates, estimates_of
 from stageguard.measures.statistics import StatisticsOptions
-from stageguard.night.align import end_together
+from stageguard.night.align import SPARE_EPOCHS, end_together
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.period import Period
 from stageguard.night.quantities import Steering
@@ -373,8 +374,13 @@ def read_expert(
 
 
 def refuse_guess(path: Path, scored: Hypnogram, other: Hypnogram, option: str) -> None:
-    """Refuse a file that does not say how long an epoch is, unless its epochs are as many as the other's."""
-    if scored.epoch_seconds == other.epoch_seconds and end_together(scored, other):
+    """Refuse a file that does not say how long an epoch is, unless its epochs are as many as the other's.
+
+    At the usual length, epochs that one of them left unscored at its end may be missing in the other.
+    """
+    is_usual = other.epoch_seconds == DEFAULT_EPOCH_SECONDS
+    are_as_many = is_usual or abs(scored.n_epochs - other.n_epochs) <= SPARE_EPOCHS
+    if scored.epoch_seconds == other.epoch_seconds and are_as_many and end_together(scored, other):
         return
     total = other.n_epochs * other.epoch_seconds
     seconds = round(total / scored.n_epochs)
