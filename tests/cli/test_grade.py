@@ -362,7 +362,7 @@ def test_changed_and_missing_files_are_found(run, tmp_path):
 def test_a_card_without_files_is_checked_by_its_own_numbers(run, tmp_path):
     write_cohort(tmp_path)
     nights = [sg.read_hypnogram(f"nights/n{k}.txt", scheme="aasm5") for k in range(4)]
-    sg.grade([[night] * 3 for night in nights], nights).save("card.json")
+    sg.grade([[night] for night in nights[::-1]], nights).save("card.json")
     found = run("verify", "card.json", "--json")
     assert found.code == 0
     assert found.json["unchecked"] == ["nights", "stager", "cohort", "people"]
@@ -391,3 +391,16 @@ def test_no_entry_of_a_card_ends_in_a_traceback(run, tmp_path, keys, value):
     shutil.copy("good.json", "card.json")
     changed(tmp_path / "card.json", keys, value, honest=True)
     assert run("verify", "card.json").code in (0, 1)
+
+
+def test_a_copied_expert_and_the_stager_as_expert_are_refused_by_their_files(run, tmp_path):
+    write_decoded(run, tmp_path)
+    shutil.copytree("scored/anna", "scored/zoe")
+    line = error_line(run("grade", "decoded", "--expert", "scored"))
+    assert mentions(line, "scored/anna/n0.txt and scored/zoe/n0.txt are one scoring")
+    line = error_line(run("consensus", "scored/anna/n0.txt", "scored/zoe/n0.txt"))
+    assert mentions(line, "scored/anna/n0.txt and scored/zoe/n0.txt are one scoring")
+    shutil.rmtree("scored/zoe")
+    shutil.copytree("decoded", "scored/zoe")
+    line = error_line(run("grade", "decoded", "--expert", "scored"))
+    assert mentions(line, "scored/zoe/n0.hypnogram.tsv and decoded/n0.hypnogram.tsv are one scoring")

@@ -267,8 +267,8 @@ def test_epochs_that_no_expert_scored_are_left_out():
 def test_a_decoding_is_graded_by_what_it_reports_too():
     made = [sg.simulate_night("human-psg-5", hours=6, seed=seed) for seed in range(3)]
     decoded = [sg.decode(night.density, "human-psg-5", stager="a stager") for night in made]
-    experts = [[night.expert, sg.Hypnogram(night.density.argmax, AASM5, 30.0)] for night in made]
-    card = sg.grade(experts, decoded)
+    others = [sg.simulate_night("human-psg-5", hours=6, seed=seed + 3).expert for seed in range(3)]
+    card = sg.grade([[night.expert, other] for night, other in zip(made, others, strict=True)], decoded)
     estimates = sg.estimates(decoded[0]).values("after")
     values = card.nights[0].statistics
     for key in ("expected_tst_minutes", "rem_latency_estimate_minutes", "expected_minutes_N2"):
@@ -482,3 +482,17 @@ def test_limits_tighten_with_more_people():
         widths.append(ratio_of_means(a, e).high - ratio_of_means(a, e).low)
         assert typical_ratio(logs).high > typical_ratio(logs).low
     assert all(later < earlier for earlier, later in pairwise(widths))
+
+
+def test_one_scoring_is_not_two_experts_nor_the_stager_and_an_expert():
+    nights, experts = made_cohort(n_people=2)
+    twice = [[*panel, panel[1]] for panel in experts]
+    alike = [[panel[0]] * 3 for panel in experts]
+    own = [[*panel, night] for panel, night in zip(experts, nights, strict=True)]
+    both = ((twice, "expert 2 and expert 5"), (alike, "expert 1 and expert 2"))
+    for panels, who in (*both, (own, "expert 5 and the stager")):
+        with pytest.raises(InputError, match=who):
+            sg.grade(panels, nights)
+    for panels, who in both:
+        with pytest.raises(InputError, match=who):
+            sg.among_experts(panels, nights)

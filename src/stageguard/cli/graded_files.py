@@ -26,6 +26,7 @@ from stageguard.cli.terminal import naming_nights
 from stageguard.formats.companions import ListRow, parse_moment, parse_start
 from stageguard.formats.outputs import describe_file, is_output, output_paths, read_sidecar
 from stageguard.formats.read import has_column, read_density_file
+from stageguard.measures.experts import refuse_copies
 from stageguard.measures.grade import (
     NO_PROOF,
     features_of_labels,
@@ -160,6 +161,12 @@ class GradeReader:
             None if path is None else self._scoring(path, expert, night.path, scored)
             for path, expert in zip(paths, self.experts, strict=True)
         ]
+        named = [
+            str(path) if expert.column is None and expert.scorings.kind == "folder" else expert.name
+            for path, expert in zip(paths, self.experts, strict=True)
+        ]
+        with naming_nights([*named, night.file]):
+            refuse_copies(panel, scored.final, scored.before)
         refuse_taught(scored, panel)
         measuring = StatisticsOptions(lights_off=lights[0], lights_on=lights[1])
         estimates = scored.estimates(measuring) if is_decoded(scored) else None

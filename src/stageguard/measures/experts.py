@@ -20,7 +20,7 @@ import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.arrays import Floats, Ints, Labels
-from stageguard.base.errors import InputError, StageGuardError
+from stageguard.base.errors import InputError, Message, NightNumber, StageGuardError
 from stageguard.base.values import ComparedByValue
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import cohen_kappa
@@ -131,6 +131,28 @@ def disagreeing(kappas: Floats) -> list[int]:
         if own < theirs - DISAGREES:
             found.append(scorer)
     return found
+
+
+LEAST_CHANGES = 10  # of stage: scorings with fewer may be equal by chance
+
+
+def refuse_copies(experts: Sequence[Hypnogram | None], *stager: Hypnogram | None) -> None:
+    """Refuse one scoring given as that of two experts, or of an expert and the stager."""
+    seen: dict[tuple[object, ...], NightNumber] = {}
+    for index, night in enumerate((*experts, *stager)):
+        if night is None:
+            continue
+        labels = night.labels[: np.max(np.flatnonzero(night.labels >= 0), initial=-1) + 1]
+        if np.count_nonzero(np.diff(labels)) < LEAST_CHANGES:
+            continue
+        is_expert = index < len(experts)
+        number = min(index, len(experts)) + 1
+        who = NightNumber(number, f"expert {number}" if is_expert else "the stager")
+        first = seen.setdefault((night.scheme.names, night.epoch_seconds, labels.tobytes()), who)
+        if first is not who and (is_expert or first.number <= len(experts)):
+            raise InputError(
+                Message(first, " and ", who, " are one scoring, expected each scorer's own. Leave one out.")
+            )
 
 
 def _kappas(labels: Labels, n_stages: int) -> Floats:
@@ -290,6 +312,7 @@ def _compare(night: Hypnogram, panel: Sequence[Hypnogram]) -> AmongExperts:
     """Compare one night."""
     if len(panel) < 2:
         raise InputError(f"got {len(panel)} expert, expected two or more to compare among themselves.")
+    refuse_copies(panel)
     labels, first = _panel([*panel, night])
     n_stages = first.scheme.n_stages
     kappas = _kappas(labels, n_stages)

@@ -27,7 +27,7 @@ from stageguard.guard.evidence import features_of, fragmentation_index
 from stageguard.measures.agreement import cohen_kappa, common_scheme
 from stageguard.measures.bouts import ScoredNight, contingency, expert_of, hypnogram_before, hypnogram_of
 from stageguard.measures.estimates import estimates_of
-from stageguard.measures.experts import consensus
+from stageguard.measures.experts import consensus, refuse_copies
 from stageguard.measures.grade_card import (
     GradeCard,
     GradedNight,
@@ -111,6 +111,8 @@ def grade(
     measured = []
     for name, person, night, panel in zip(names, persons, nights, panels, strict=True):
         try:
+            before = hypnogram_before(night) if isinstance(night, Decoding) else None
+            refuse_copies(panel, hypnogram_of(night), before)
             features = features_of_night(night)
             measured.append(measure_panel(name, person, night, panel, features=features))
         except StageGuardError as error:

@@ -28,6 +28,7 @@ from stageguard.measures.experts import (
     AmongExperts,
     among_experts,
     disagreeing,
+    refuse_copies,
     scorer_kappas,
     soft_agreement,
 )
@@ -179,6 +180,8 @@ class _Merger:
         _refuse_adjudicated(files)
         panel = [replace(_read(path, self.options), scorer=path.stem) for path in files]
         panel = _on_one_night(panel, files)
+        with naming_nights(list(map(str, files))):
+            refuse_copies(panel)
         merged = merge(panel, self.method)
         compared = None
         if night is not None:
