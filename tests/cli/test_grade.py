@@ -404,3 +404,27 @@ def test_a_copied_expert_and_the_stager_as_expert_are_refused_by_their_files(run
     shutil.copytree("decoded", "scored/zoe")
     line = error_line(run("grade", "decoded", "--expert", "scored"))
     assert mentions(line, "scored/zoe/n0.hypnogram.tsv and decoded/n0.hypnogram.tsv are one scoring")
+
+
+def test_swapped_scorings_are_named_by_every_command_that_compares_many_nights(run, tmp_path):
+    write_decoded(run, tmp_path, n_nights=4)
+    fit = ("fit", "probabilities", "--expert", "scored/anna", "--base", "human-psg-5", "-o", "lab.toml")
+    commands = {
+        "compare": ("compare", "scored/anna", "decoded"),
+        "grade": ("grade", "decoded", "--expert", "scored"),
+        "stats": ("stats", "decoded", "--expert", "scored/anna"),
+        "fit": (*fit, "--no-learning-curve", "--overwrite"),
+    }
+    for is_swapped in (False, True):
+        if is_swapped:
+            for scorer in ("anna", "ben"):
+                one, other = (tmp_path / "scored" / scorer / f"n{k}.txt" for k in (0, 2))
+                texts = other.read_text(), one.read_text()
+                one.write_text(texts[0])
+                other.write_text(texts[1])
+        for command in commands.values():
+            ran = run(*command)
+            assert ran.code == 0, ran.err
+            told = " ".join((ran.out + ran.err).split())
+            assert ("may be swapped" in told) == is_swapped, told
+            assert not is_swapped or mentions(told, "n0", "fits that of", "n2")

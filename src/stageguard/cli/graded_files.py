@@ -113,6 +113,7 @@ class GradedFile:
     night: GradedNight
     facts: GradeFacts
     notes: tuple[str, ...]
+    pairs: tuple[tuple[Hypnogram, Hypnogram] | None, ...]  # each expert's scoring and the night
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
@@ -180,7 +181,8 @@ class GradeReader:
             estimates=None if estimates is None else estimates.values("after"),
             features=features_of_file(night.path, scored, self.options),
         )
-        return GradedFile(measured, facts_of(night.path, scored), scored.notes)
+        pairs = tuple(None if each is None else (each, final) for each in panel)
+        return GradedFile(measured, facts_of(night.path, scored), scored.notes, pairs)
 
     def _scoring(self, path: Path, expert: Expert, night: Path, scored: ScoredFile) -> Hypnogram:
         """Return an expert's scoring of a night, on its epochs unless they are aligned later."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -226,6 +226,48 @@ def cohen_kappas(confusions: Ints) -> Floats:
     # where chance explains everything, kappa is 0 / 0
     beyond = np.where(by_chance == n_epochs, NAN, n_epochs - by_chance)
     return np.asarray((np.trace(confusions, axis1=1, axis2=2) - by_chance) / beyond)
+
+
+LEAST_GAIN = 0.2  # in kappa, by which another night's scoring fits better
+MOST_COMPARED = 20  # nights of the lowest kappa
+
+
+def swapped_words(names: Sequence[str], pairs: Sequence[tuple[Hypnogram, Hypnogram] | None]) -> list[str]:
+    """Return a remark if the experts' scorings of some nights fit one another's nights clearly better.
+
+    `pairs` are an expert's scoring and the night; None of a night without a scoring. Only the nights of the
+    lowest kappa are compared with one another.
+    """
+    known = {name: pair for name, pair in zip(names, pairs, strict=True) if pair is not None}
+    own = {name: _kappa_of(*pair) for name, pair in known.items()}
+    low = sorted((name for name in known if own[name] == own[name]), key=own.__getitem__)[:MOST_COMPARED]
+    found: dict[str, tuple[str, float]] = {}
+    for name in low:
+        fits = {other: _kappa_of(known[other][0], known[name][1]) for other in low}
+        best = max(fits, key=lambda other: np.nan_to_num(fits[other], nan=-1.0))
+        if fits[best] >= own[name] + LEAST_GAIN:
+            found[name] = best, fits[best]
+    # a bad night may fit another by chance; swapped nights fit one another's
+    while lost := [name for name, (best, _) in found.items() if best not in found]:
+        for name in lost:
+            del found[name]
+    said = [
+        f"{name} fits that of {best} (κ {own[name]:.2f} → {fit:.2f})" for name, (best, fit) in found.items()
+    ]
+    return (
+        [f"experts' scorings may be swapped: {', '.join(said)}. Check the names of the files"] if said else []
+    )
+
+
+def _kappa_of(expert: Hypnogram, night: Hypnogram) -> float:
+    """Return kappa over the epochs that both have; NaN if their stages cannot be compared."""
+    try:
+        scheme = common_scheme(expert.scheme, night.scheme)
+        one, other = (each.merge(scheme).labels for each in (expert, night))
+    except InputError:
+        return NAN
+    n = min(len(one), len(other))
+    return cohen_kappa(contingency(one[:n], other[:n], scheme.n_stages))
 
 
 def stage_kappas(confusion: Ints) -> Floats:

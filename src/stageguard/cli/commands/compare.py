@@ -28,7 +28,7 @@ from stageguard.cli.scored_files import (
     scored_reading_options,
 )
 from stageguard.cli.terminal import Console, in_options, naming_nights, one_line
-from stageguard.measures.agreement import Agreement, agreement, merged_pairs
+from stageguard.measures.agreement import Agreement, agreement, merged_pairs, swapped_words
 from stageguard.measures.taught import NO_TEST, Taught, taught_by, taught_words
 from stageguard.night.align import align as align_nights
 from stageguard.night.hypnogram import Hypnogram
@@ -36,7 +36,7 @@ from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile
 from stageguard.report.summary import shown
 from stageguard.runner.inputs import Input, is_sample_list, scoring_of
-from stageguard.runner.run import Outcome, collect_warnings
+from stageguard.runner.run import Outcome, collect_warnings, succeeded
 
 
 @command
@@ -104,7 +104,9 @@ def compare(
         "Comparing",
         quiet=as_json,
     )
-    finish(outcomes, _print_comparison, inputs.notes, as_json=as_json)
+    done = succeeded(outcomes)
+    swapped = swapped_words([each.file for each in done], [each.result.pair for each in done])
+    finish(outcomes, _print_comparison, [*inputs.notes, *swapped], as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ class CompareResult:
     agreement: dict[str, Agreement]
     notes: tuple[str, ...]
     taught: Taught | None = None
+    pair: tuple[Hypnogram, Hypnogram] | None = None  # the expert's scoring and the night's
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, apart from paths and messages."""
@@ -144,7 +147,8 @@ def compare_night(
     for kind, stages in scorings.items():
         coarser = min((expert.scheme, stages.scheme), key=lambda scheme: scheme.n_stages)
         by_kind[kind] = agreement(expert, stages, pairs=uncommon_pairs(scored.profile, coarser))
-    return CompareResult(path, by_kind, scored.notes, taught)
+    pair = expert, next(reversed(scorings.values()))
+    return CompareResult(path, by_kind, scored.notes, taught, pair)
 
 
 def _aligned(

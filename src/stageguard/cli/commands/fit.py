@@ -27,6 +27,7 @@ from stageguard.formats.companions import ListRow, read_subjects
 from stageguard.formats.density import listed
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import is_hypnogram, read_density_file
+from stageguard.measures.agreement import swapped_words
 from stageguard.measures.intervals import DEFAULT_LEVEL, half_width, unit_of
 from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnodensity import Hypnodensity
@@ -176,6 +177,9 @@ def fit(
     notes = [f"in the table of subjects, but not among the files: {listed(unused, 5)}"] if unused else []
     if not experts:
         notes += _remarks(nights)
+    names = [outcome.id for outcome in succeeded(outcomes)]
+    for j in range(max(len(night.experts) for night in nights)):
+        notes += swapped_words(names, [night.pair_with(j) for night in nights])
     by_review = [review for night in nights for review in night.reviews]
     if transitions_only:
         with collect_warnings() as warned:
@@ -185,7 +189,6 @@ def fit(
         _print_counted(made, reader.base, output, outcomes, notes, warned, as_json=as_json)
         end(outcomes, as_json=as_json)
         return
-    names = [outcome.id for outcome in succeeded(outcomes)]
     with executor_for(cluster) as executor, naming_nights(names):
         report, warned = _fitted(nights, reader.base, output.stem, choice, executor, quiet=as_json)
     if by_review:
@@ -211,6 +214,15 @@ class FitFile:
     subject: str | None = None
     group: str | None = None
     reviews: tuple[dict[str, Any], ...] = ()  # who reviewed it, and how
+
+    def pair_with(self, j: int) -> tuple[Hypnogram, Hypnogram] | None:
+        """Return the scoring of expert j and the stager's own choice; None if either is not there."""
+        said = self.density
+        if said is None or j >= len(self.experts):
+            return None
+        if isinstance(said, Hypnodensity):
+            said = Hypnogram(said.argmax, said.scheme, said.epoch_seconds)
+        return self.experts[j], said
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, apart from messages."""

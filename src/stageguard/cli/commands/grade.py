@@ -19,6 +19,7 @@ from stageguard.cli.outcomes import end, print_warnings, run_shown
 from stageguard.cli.scored_files import ReadOptions, find_scored, read_options, scored_reading_options
 from stageguard.cli.terminal import Console, one_line, print_json
 from stageguard.formats.companions import read_subjects
+from stageguard.measures.agreement import swapped_words
 from stageguard.measures.grade_card import GradeCard
 from stageguard.night.timing import Moment
 from stageguard.report.grade import (
@@ -162,6 +163,9 @@ def grade(
         raise InputError(Message("no night could be graded. The first problem: ", outcomes[0].error))
     facts = one_card([each.facts for each in done], stager, cohort)
     nights = tuple(each.night for each in done)
+    for pairs in zip(*(each.pairs for each in done), strict=True):
+        remarks = swapped_words([night.id for night in nights], pairs)
+        inputs = replace(inputs, notes=(*inputs.notes, *remarks))
     card = GradeCard(nights, tuple(each.name for each in experts), facts, reader.to_dict())
     texts = {path: card.text if path.suffix.lower() == CARD else grade_page(card) for path in written}
     if texts:

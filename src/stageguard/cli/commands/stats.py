@@ -47,12 +47,14 @@ from stageguard.formats.cohort_files import (
 )
 from stageguard.formats.companions import ListRow, read_column
 from stageguard.formats.density import listed
+from stageguard.measures.agreement import swapped_words
 from stageguard.measures.architecture import Errors, architecture_errors, night_errors
 from stageguard.measures.cohort import MeasuredScorings, cohort_table
 from stageguard.measures.groups import METHOD, GroupDifference, group_differences
 from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
 from stageguard.measures.prediction_powered import CohortEstimate, cohort_estimates
 from stageguard.measures.statistics import Convention, StatisticsOptions
+from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import steered_words
 from stageguard.night.timing import Moment
 from stageguard.report.marks import marks_words
@@ -215,6 +217,7 @@ class StatsRow:
     source: Mapping[str, str]  # its file, expert and lights, for the codebook
     notes: tuple[str, ...]
     errors: Errors | None = None  # of sleep architecture, if an expert scored the night
+    pair: tuple[Hypnogram, Hypnogram] | None = None  # the expert's scoring and the night's
 
     @property
     def id(self) -> str:
@@ -301,7 +304,8 @@ def measure(reader: CohortReader, night: Input) -> StatsRow:
     for key in ("lights_off", "lights_on"):
         if getattr(measuring, key) != getattr(reader.measuring, key):
             source[key] = str(getattr(measuring, key))
-    return StatsRow(read.measured, _facts(read), read.group, source, read.notes, errors)
+    pair = None if expert is None else (read.scorings.scorings["expert"], read.scored.final)
+    return StatsRow(read.measured, _facts(read), read.group, source, read.notes, errors, pair)
 
 
 def _facts(read: MeasuredInput) -> Facts:
@@ -395,6 +399,7 @@ def _notes(nights: Sequence[StatsRow], reader: CohortReader, *, wants_experts: b
         notes += listed_nights("no expert's scoring is named like", without)
     if partly := [night.id for night in nights if night.measured.on_expert_epochs]:
         notes.append(f"the expert left epochs of {count(len(partly), 'night')} unscored: {PARTLY_WORDS}")
+    notes += swapped_words([night.id for night in nights], [night.pair for night in nights])
     undecoded = [night.id for night in nights if "after" not in night.measured.measures]
     scored = [night.id for night in nights if "before" not in night.measured.measures]
     if scored and len(scored) < len(nights):
