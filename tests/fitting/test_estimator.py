@@ -493,3 +493,13 @@ def test_a_single_night_outside_a_list_is_told_to_be_in_one():
     for X in ([night.density], night.density.probabilities):
         with pytest.raises(InputError, match=naming("y is one Hypnogram", "[y]")):
             model.fit(X, night.expert)
+
+
+def test_masked_epochs_are_missing_and_masked_stages_unscored(fitted, matrices, labels):
+    flat, stages = np.ma.array(np.concatenate(matrices)), np.ma.array(np.concatenate(labels))
+    lengths = [len(m) for m in matrices]
+    flat[40:60] = np.ma.masked
+    stages[100:200] = np.ma.masked
+    plain, scored = flat.filled(np.nan), stages.filled(-1)
+    assert np.array_equal(fitted.predict(flat, lengths=lengths), fitted.predict(plain, lengths=lengths))
+    assert fitted.score(flat, stages, lengths=lengths) == fitted.score(plain, scored, lengths=lengths)

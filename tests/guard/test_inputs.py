@@ -316,10 +316,21 @@ def test_a_masked_row_is_an_epoch_without_evidence(backend):
     result, expected = sg.decode(array, profile_of()), sg.decode(lost, profile_of())
     assert result.hypnogram == expected.hypnogram
     assert np.flatnonzero(result.filled).tolist() == [6, 7]
-    array.mask[9, 1] = True
-    with pytest.raises(InputError) as error:
-        sg.decode(array, profile_of())
-    refusal(error, "row 9", "mask")
+    columns = {name: array[:, index] for index, name in enumerate(profile_of().scheme.names)}
+    for given in (list(array), columns):
+        assert sg.decode(given, profile_of()).hypnogram.labels.tolist() == expected.hypnogram.labels.tolist()
+    array[9, 1] = np.ma.masked
+    lost[9] = np.nan
+    with pytest.warns(sg.StageGuardWarning, match="1 of 40 rows are masked in part"):
+        assert sg.decode(array, profile_of()).hypnogram == sg.decode(lost, profile_of()).hypnogram
+
+
+def test_masked_names_are_unscored_and_masked_quality_is_refused():
+    names = np.ma.masked_array(["W"] * 10 + ["N"] * 30, mask=np.arange(40) % 20 == 0)
+    assert np.flatnonzero(sg.decode(names, "human-psg-3").argmax < 0).tolist() == [0, 20]
+    assert np.flatnonzero(sg.decode(names.tolist(), "human-psg-3").argmax < 0).tolist() == [0, 20]
+    with pytest.raises(InputError, match="quality is nan at epoch 3, expected"):
+        sg.decode(night(), profile_of(), quality=np.ma.masked_equal(np.arange(40) == 3, True))
 
 
 def test_a_density_object_brings_its_own_stages_and_epoch_length(backend):

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+import stageguard as sg
 from messages import mentions
 from stageguard.base.errors import InputError
 from stageguard.night.hypnodensity import (
@@ -209,6 +210,16 @@ def test_fully_masked_row_becomes_a_row_without_evidence():
     assert not np.isnan(masked.data).any()
 
 
+@pytest.mark.parametrize("kind", [np.ma.asarray, list, lambda masked: masked.astype("f4")])
+def test_a_row_that_is_masked_in_part_is_missing_and_said_to_be(kind):
+    masked = kind(np.ma.MaskedArray(night(), mask=np.arange(40)[:, None] == [1, 7, 7]))
+    told = r"^X: 2 of 40 rows are masked in part \(the first is row 1\) and count as missing: their epochs"
+    with pytest.warns(sg.StageGuardWarning, match=told):
+        matrix = as_float_matrix(masked, 3, WNR3.names, what="X")
+    assert np.flatnonzero(np.isnan(matrix).all(axis=1)).tolist() == [1, 7]
+    assert np.flatnonzero(np.isnan(matrix).any(axis=1)).tolist() == [1, 7]
+
+
 class Unreadable:
     def __array__(self, dtype=None, copy=None):
         raise RuntimeError("detach it\nfirst")
@@ -244,10 +255,6 @@ class Unreadable:
         (np.zeros((2, 3), "M8[s]"), f"X are of type datetime64[s]{REAL}"),
         ([[0.1, 0.9], [1.0]], "X have rows of different lengths, expected an array."),
         (Unreadable(), "X cannot be read as an array: detach it first"),
-        (
-            np.ma.MaskedArray(night(), mask=np.arange(40)[:, None] == [1, 7, 7]),
-            "X: row 1 is masked in part, expected whole rows. Mask all of the row, or none.",
-        ),
     ],
 )
 def test_what_is_no_matrix_of_numbers_says_what_it_is(array, message):

@@ -66,6 +66,9 @@ def array_of(value: object, what: str, reader: str) -> npt.NDArray[Any]:
         if hasattr(value, "detach"):
             return array_of_tensor(value)
         _refuse_opaque(value, what, reader)
+        if isinstance(value, list | tuple) and any(isinstance(each, np.ma.MaskedArray) for each in value):
+            data = np.asarray([0 if each is np.ma.masked else np.ma.getdata(each) for each in value])
+            return np.ma.MaskedArray(data, [np.ma.getmaskarray(each) for each in value])
         return np.asanyarray(value)
     except InputError:
         raise
@@ -75,6 +78,13 @@ def array_of(value: object, what: str, reader: str) -> npt.NDArray[Any]:
         raise InputError(f"{what} have rows of different lengths, expected an array.") from None
     except (TypeError, RuntimeError) as error:
         raise InputError(f"{what} cannot be read as an array: {' '.join(str(error).split())}") from None
+
+
+def unmasked(array: npt.NDArray[Any], missing: float | str | None) -> npt.NDArray[Any]:
+    """Return an array with `missing` where it is masked; the array itself if it is no masked array."""
+    if type(array) is np.ndarray or not isinstance(array, np.ma.MaskedArray):  # np.ma takes long to import
+        return array
+    return np.where(np.ma.getmaskarray(array), np.asarray(missing), array.data)
 
 
 def array_of_tensor(tensor: Any) -> npt.NDArray[Any]:

@@ -360,7 +360,7 @@ def _nights_of(
         raise InputError("X is one Hypnodensity, expected a list of nights: [X], and y likewise.")
     if hasattr(X, "toarray"):
         raise InputError("X is a sparse matrix, which is not supported: expected an array. Call X.toarray().")
-    matrix = np.asarray(checks.array_of(X, "X", "read_density"))
+    matrix = checks.array_of(X, "X", "read_density")
     if matrix.dtype.kind == "c":
         raise InputError(f"Complex data not supported: X is {matrix.dtype}, expected probabilities.")
     if matrix.ndim == 1 and matrix.dtype == object and len(matrix):
@@ -411,7 +411,7 @@ def _labels_of(
     if isinstance(y, Hypnogram):
         raise InputError("y is one Hypnogram, expected a list, as of the nights in X: [y].")
     if cuts is not None:
-        flat = np.asarray(checks.array_of(y, "y", "read_hypnogram"))
+        flat = _plain(y)
         if flat.ndim != 1 or len(flat) != cuts[-1]:
             raise InputError(f"y has shape {flat.shape}, expected one stage per epoch: ({cuts[-1]},).")
         listed = [flat[start:stop] for start, stop in pairwise(cuts)]
@@ -428,7 +428,13 @@ def _labels_of(
 def _stages_of(night: Any, scheme: StageScheme) -> npt.NDArray[Any]:
     if isinstance(night, Hypnogram):
         return night.merge(scheme).labels
-    return np.asarray(checks.array_of(night, "y", "read_hypnogram"))
+    return _plain(night)
+
+
+def _plain(stages: Any) -> npt.NDArray[Any]:
+    """Return stages as an array, masked ones as unscored."""
+    array = checks.array_of(stages, "y", "read_hypnogram")
+    return np.asarray(checks.unmasked(array, UNSCORED_NAME if array.dtype.kind in "UO" else UNSCORED))
 
 
 def _numbers(stages: npt.NDArray[Any], scheme: StageScheme) -> Labels:

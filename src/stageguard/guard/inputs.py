@@ -60,7 +60,7 @@ def is_batch(nights: object) -> bool:
     if type(nights) is np.ndarray:
         return nights.ndim == 3
     if isinstance(nights, list | tuple):
-        return len(nights) == 0 or checks.n_dimensions(nights[0]) in (2, None)
+        return len(nights) == 0 or (nights[0] is not None and checks.n_dimensions(nights[0]) in (2, None))
     return hasattr(nights, "__array__") and checks.n_dimensions(nights) == 3
 
 
@@ -68,7 +68,9 @@ def is_stage_names(night: object) -> bool:
     """Whether the caller passed the name of a stage per epoch."""
     if getattr(night, "ndim", None) == 1 and hasattr(night, "tolist"):  # an array or a series
         night = night.tolist()
-    return isinstance(night, list | tuple) and bool(night) and all(isinstance(name, str) for name in night)
+    if not isinstance(night, list | tuple) or not any(isinstance(name, str) for name in night):
+        return False
+    return all(isinstance(name, str | None) for name in night)  # None is an epoch that is not scored
 
 
 def night_of(density: Any, profile: Profile, options: GuardOptions) -> Night:
@@ -366,7 +368,7 @@ def check_segments(segments: Segments | None, n_epochs: int) -> tuple[int, ...]:
     """Return the first epoch of every segment, 0 included."""
     if segments is None:
         return (0,)
-    starts = np.asarray(checks.array_of(segments, "segments", "read_density"))
+    starts = np.asarray(checks.unmasked(checks.array_of(segments, "segments", "read_density"), np.nan))
     if starts.ndim != 1 or (starts.size and starts.dtype.kind not in "iu"):
         raise InputError(
             f"segments are {checks.shown(segments)}, expected a list of first epochs such as [0, 480]."
@@ -385,7 +387,8 @@ def check_quality(quality: npt.ArrayLike | None, n_epochs: int) -> Floats | None
         return None
     checks.refuse_unordered(quality, "quality values")
     try:
-        beta = np.asarray(checks.array_of(quality, "quality values", "signal_quality"), dtype=np.float64)
+        given = checks.unmasked(checks.array_of(quality, "quality values", "signal_quality"), np.nan)
+        beta = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise InputError(
             "quality holds no numbers, expected one value from 0 (clean) to 1 (lost) per epoch."

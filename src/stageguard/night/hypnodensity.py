@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
-from stageguard.base.arrays import ROUNDING, SUM_TOLERANCE, Floats, Labels
-from stageguard.base.errors import Argument, InputError, Message, RowNumber
+from stageguard.base.arrays import ROUNDING, SUM_TOLERANCE, Floats, Labels, Mask
+from stageguard.base.errors import Argument, InputError, Message, RowNumber, warn
 from stageguard.night.hypnogram import NO_PROBABILITIES
 from stageguard.night.night import EpochTable, Exportable
 from stageguard.night.stages import StageScheme, as_scheme, canonical_name
@@ -130,7 +130,8 @@ def as_float_matrix(
 ) -> Floats:
     """Return anything array-like as a C-ordered float64 matrix (n_epochs, n_stages); names are for messages.
 
-    An array that is such a matrix already is not copied. A fully masked row becomes a row of NaN.
+    An array that is such a matrix already is not copied. A row that is masked becomes a row of NaN; so does
+    one that is masked in part, with a warning.
     """
     if type(array) is np.ndarray and array.dtype == np.float64 and array.flags.c_contiguous:
         matrix = array
@@ -276,14 +277,16 @@ def _converted(array: npt.ArrayLike, what: str) -> Floats:
 
 
 def _unmasked(array: np.ma.MaskedArray[Any, Any], what: str) -> Floats:
-    mask = np.broadcast_to(array.mask, array.shape)
+    mask: Mask = np.ma.getmaskarray(array)
     if array.ndim == 2:
-        n_masked = mask.sum(axis=1)
-        partly = (n_masked > 0) & (n_masked < array.shape[1])
-        if partly.any():
-            row = RowNumber(int(partly.argmax()))
-            text = " is masked in part, expected whole rows. Mask all of the row, or none."
-            raise InputError(Message(f"{what}: ", row, text))
+        is_missing = np.any(mask, axis=1)
+        partly = np.flatnonzero(is_missing & ~mask.all(axis=1))
+        if partly.size:
+            warn(
+                f"{what}: {len(partly):,} of {len(array):,} rows are masked in part (the first is row "
+                f"{partly[0]}) and count as missing: their epochs have no evidence."
+            )
+        mask = np.broadcast_to(is_missing[:, None], array.shape)
     matrix = np.array(array.data, dtype=np.float64, order="C")
     matrix[mask] = np.nan
     return matrix

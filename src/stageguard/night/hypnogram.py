@@ -125,8 +125,7 @@ def _checked_labels(labels: object, scheme: StageScheme) -> Labels:
         raise InputError(
             f"labels are of type {array.dtype}, expected whole numbers. Names are read by sg.read_hypnogram."
         )
-    if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray):  # np.ma takes long to import
-        array = np.where(np.broadcast_to(array.mask, array.shape), np.int64(UNSCORED), array.data)
+    array = checks.unmasked(array, UNSCORED)
     low, high = array.min(), array.max()
     if low < UNSCORED or high >= scheme.n_stages:
         wrong = int(np.argmax((array < UNSCORED) | (array >= scheme.n_stages)))

@@ -91,7 +91,7 @@ class Signal:
 
 def _numbers(values: Any, what: str) -> Floats:
     try:
-        return np.asarray(values, dtype=np.float64)
+        return np.asarray(checks.unmasked(np.asanyarray(values), np.nan), dtype=np.float64)
     except Exception:  # whatever the class of the values raises
         raise InputError(f"{what} are {checks.shown(values)}, expected an array of numbers.") from None
 

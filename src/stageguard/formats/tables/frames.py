@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from stageguard.base.checks import type_name
+from stageguard.base.checks import type_name, unmasked
 from stageguard.base.files import file_error
 from stageguard.formats.density import NAMES_NO_STAGES, listed
 from stageguard.formats.raw_night import FileOptions, RawDensity, RawHypnogram, Where
@@ -52,9 +54,15 @@ def in_zone(raw: Raw, index: IndexColumns) -> Raw:
 
 def array_table(where: Where, columns: Named, index: IndexColumns = NO_INDEX) -> Table:
     """Return named arrays as a table."""
-    header, arrays = [name for name, _ in columns], [np.asarray(values) for _, values in columns]
+    header, arrays = [name for name, _ in columns], [_plain(values) for _, values in columns]
     n_rows = len(arrays[0]) if arrays and arrays[0].ndim else 0
     return Table(where, tuple(header), arrays, range(n_rows), index=index, are_lines=False)
+
+
+def _plain(values: Any) -> npt.NDArray[Any]:
+    """Return a column as an array, masked numbers as NaN and other masked cells as None."""
+    array = np.asanyarray(values)
+    return np.asarray(unmasked(array, math.nan if array.dtype.kind in "fiu" else None))
 
 
 def stage_table(path: Path, table: Table) -> Table:

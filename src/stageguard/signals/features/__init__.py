@@ -233,7 +233,7 @@ class Features(ComparedByValue):
 
 def _checked_values(where: str, given: npt.ArrayLike, names: Sequence[str]) -> Floats32:
     """Return features as (epochs, frames, features) in single precision."""
-    values = np.asarray(given)
+    values = checks.unmasked(np.asanyarray(given), np.nan)
     if values.dtype.kind not in "biuf":
         raise InputError(f"{where}: features are {values.dtype}, expected real numbers.")
     values = values[:, None, :] if values.ndim == 2 else values
@@ -282,7 +282,7 @@ def _checked_epochs(where: str, given: npt.ArrayLike | None, n_epochs: int) -> I
 
 
 def _checked_labels(where: str, labels: npt.ArrayLike, n_epochs: int, scheme: StageScheme) -> Ints:
-    values = np.asarray(labels)
+    values = checks.unmasked(np.asanyarray(labels), UNSCORED)
     if values.shape != (n_epochs,) or values.dtype.kind not in "iu":
         raise InputError(
             f"{where}: labels have shape {values.shape} of {values.dtype}, expected {n_epochs} whole numbers."
