@@ -66,7 +66,7 @@ def array_of(value: object, what: str, reader: str) -> npt.NDArray[Any]:
         if hasattr(value, "detach"):
             return array_of_tensor(value)
         _refuse_opaque(value, what, reader)
-        if isinstance(value, list | tuple) and any(isinstance(each, np.ma.MaskedArray) for each in value):
+        if isinstance(value, list | tuple) and any(hasattr(each, "mask") for each in value):
             data = np.asarray([0 if each is np.ma.masked else np.ma.getdata(each) for each in value])
             return np.ma.MaskedArray(data, [np.ma.getmaskarray(each) for each in value])
         return np.asanyarray(value)
