@@ -203,7 +203,7 @@ def flickering() -> sg.Decoding:
 @pytest.mark.parametrize(
     ("make", "deed"),
     [
-        (lambda: decoding_of(("W" * 10 + "N" * 25 + "R" * 8) * 8), ("smoothed", "as fragmented")),
+        (lambda: decoding_of(("W" * 10 + "N" * 25 + "R" * 8) * 8), ("Not smoothed", "within", "1.986")),
         (flickering, ("Smoothed: transition weight ",)),
         (lambda: decoding_of("WNRN" * 90, certainty=0.9999), ("Not smoothed: fragmented (1.000), but",)),
         (lambda: decoding_of("W" * 200 + "N" * 200), ("fragmented", "0.000")),

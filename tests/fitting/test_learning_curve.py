@@ -38,6 +38,10 @@ def said(*gains):
             ("grows", 8, 4),
         ),
         (
+            (0.1, 0.1, 0.3),
+            ("grows", 12, 6, "from 10 nights", "needs no scoring", "not known"),
+        ),
+        (
             (-0.1, 0.0),
             (8, 4, "will"),
         ),

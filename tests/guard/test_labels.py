@@ -48,15 +48,18 @@ def test_labels_are_decoded_as_the_density_of_their_shares(name, seed, n_epochs,
     options = {"quality": np.linspace(0, 0.9, n_epochs)} if quality else {}
     night = sg.Hypnogram(labels, profile.scheme, profile.epoch_seconds)
     density = sg.Hypnodensity(shares_of(profile, labels), profile.scheme, profile.epoch_seconds)
-    one, other = (quiet(sg.decode, each, profile, **options) for each in (night, density))
+    unsmoothed = profile.replace(strength={"rule": "target", "fi_target": 1.0})
+    one = quiet(sg.decode, night, profile, **options)
+    other = quiet(sg.decode, density, unsmoothed, **options)  # by the clock alone
     assert one.hypnogram.labels.tolist() == other.hypnogram.labels.tolist()
     assert one.score == other.score and one.setting == other.setting
     assert one.argmax.tolist() == labels.tolist()
     assert (one.from_labels, other.from_labels) == ("typical", None)
-    smooth, of_density = (quiet(sg.posterior, each, profile, **options) for each in (night, density))
+    both = (night, profile), (density, unsmoothed)
+    smooth, of_density = (quiet(sg.posterior, *each, **options) for each in both)
     np.testing.assert_array_equal(smooth.probabilities, of_density.probabilities)
     assert smooth.log_evidence == of_density.log_evidence and smooth.from_labels == "typical"
-    drawn = [quiet(sg.sample, each, profile, n=3, seed=seed, **options) for each in (night, density)]
+    drawn = [quiet(sg.sample, *each, n=3, seed=seed, **options) for each in both]
     np.testing.assert_array_equal(*drawn)
 
 
@@ -168,3 +171,22 @@ def test_options_of_probabilities_do_not_make_labels_of_a_file(tmp_path, capsys)
 def test_labels_without_a_scored_epoch_are_refused_as_labels():
     with pytest.raises(sg.InputError, match="unscored"):
         sg.decode(sg.Hypnogram([-1] * 10, "aasm5", 30.0), "human-psg-5")
+
+
+@pytest.mark.parametrize("profile", ["human-psg-3", "human-psg-5"])
+@given(seed=st.integers(0, 10_000))
+def test_labels_without_rem_give_none_and_are_not_smoothed(profile, seed):
+    rng, stages = np.random.default_rng(seed), ["W", "N" if profile.endswith("3") else "N2"]
+    asleep = np.repeat(np.arange(8) % 2, 120) ^ (rng.random(960) < rng.uniform(0, 0.2))  # and single epochs
+    scheme = sg.Profile.load(profile).scheme
+    labels = np.array([scheme.index(stage) for stage in stages], dtype=np.int8)[asleep]
+    result = quiet(sg.decode, sg.Hypnogram(labels, scheme, 30), profile)
+    assert (result.hypnogram.labels == labels).all()  # the clock acts on REM alone
+    assert "labels alone do not say which epochs are doubtful" in result.strength.in_short()
+    assert "smoothed to" not in result.methods_text()
+
+
+def test_of_labels_only_the_clock_changes_a_stage():
+    labels = np.array(([0] * 40 + [2] * 30 + [4] * 4 + [2] * 100 + [0, 2] * 40 + [4] * 40) * 2, dtype=np.int8)
+    result = quiet(sg.decode, sg.Hypnogram(labels, "aasm5", 30), "human-psg-5")
+    assert set(np.flatnonzero(result.changed)) == {70, 71, 72, 73}

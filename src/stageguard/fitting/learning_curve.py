@@ -10,6 +10,7 @@ import numpy as np
 from stageguard.fitting.cross_validation import Choosing, Folds, HeldOut, held_out
 from stageguard.fitting.judging import Criterion
 from stageguard.fitting.material import Material
+from stageguard.profile.rules.target import FEWEST_NIGHTS
 
 SIZES = (2, 4, 8, 15, 30, 60, 120, 240, 480)
 ENOUGH_SHARE = 0.9  # of the gain with all training subjects
@@ -69,6 +70,11 @@ class LearningCurve:
             return (
                 f"The gain goes up and down: {best.criterion_gain:+.3f} with {best.n_nights:.0f} scored "
                 f"nights, {last.criterion_gain:+.3f} with {nights}. How many are enough cannot be told."
+            )
+        if enough is last and self.points[-2].n_nights < FEWEST_NIGHTS <= last.n_nights:
+            return (
+                f"The gain still grows at {nights}, but from {FEWEST_NIGHTS} nights on the stager's own "
+                "fragmentation counts, which needs no scoring: whether more scored nights help is not known."
             )
         if enough is last:
             return f"The gain still grows at {nights}: more scored nights would help."

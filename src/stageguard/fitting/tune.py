@@ -249,10 +249,12 @@ def decision(tuned: Profile) -> tuple[str, ...]:
     above = "above" if rule.says_flicker else "not above"
     finding = (
         f"The stager {flickers}: median fragmentation index of its argmax {rule.stager_fi:.3f}, "
-        f"{above} {rule.act_above:g} times the experts' {rule.fi_target:.3f}."
+        f"{above} {rule.acts_above:g} times the experts' {rule.fi_target:.3f}."
     )
     follows = "Its nights are not smoothed."
-    if rule.says_flicker:
+    if tuned.provenance["shares"] == "labels alone":
+        follows = "Nights of labels alone are not smoothed."
+    elif rule.says_flicker:
         ratio = f"(its own / {rule.stager_fi:.3f}) to the power of {rule.exponent:g}"
         follows = f"A night above it is brought to fragmentation index {rule.fi_target:.3f} x {ratio}."
     return finding, follows, *_about_shares(tuned)

@@ -53,7 +53,9 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
 
     Finds the stage sequence that maximises evidence plus the profile's transition scores under its
     minimum bouts, exactly, by dynamic programming. A profile whose strength follows a rule constrains
-    each night only as much as needed, and leaves a night that needs nothing unchanged.
+    each night only as much as needed, and leaves a night that needs nothing unchanged. There, an epoch
+    between stages of exactly equal probability gets that of the epoch before if it is among them, else that
+    of the epoch after.
 
     Parameters
     ----------
@@ -61,8 +63,8 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
         Stage probabilities. A bare array is read in the profile's stage order and epoch length unless
         `stages` and `epoch_seconds` say otherwise. A table (pandas, polars, xarray, dict of columns) or a
         `yasa.Hypnogram` is matched by the names of its columns. Of a `Hypnogram` or a list of stage names,
-        each label becomes what experts say where a stager gives it, by the profile's `labels`. A list of
-        nights gives a list.
+        each label becomes what experts say where a stager gives it, by the profile's `labels`; by typical
+        confusions, such a night is not smoothed by a rule. A list of nights gives a list.
     profile : Profile or str
         A profile, the name of a built-in one, or the path of a TOML file.
     stages : sequence of str, optional
@@ -199,7 +201,11 @@ def decode_under(profile: Profile, night: Night, solver: Solver | None = None) -
         fi_before = night.fragmentation_index(night.own)
         choice = Choice("fixed", setting, "fixed", fi_before, NAN, profile.prior_exponent)
     else:
-        choice = profile.strength.choose(NightCurve(profile, solver, night))
+        if night.from_labels == "typical":  # they do not say which epochs are doubtful
+            fi = night.fragmentation_index(night.own)
+            choice = Choice("labels", UNTOUCHED, "untouched", fi, fi)
+        else:
+            choice = profile.strength.choose(NightCurve(profile, solver, night))
         setting = choice.setting
         if setting != UNTOUCHED:  # what lies around the sleep period must not change a stage inside
             night = night.cut_at_period()

@@ -74,7 +74,8 @@ class Decoding(ComparedByValue, ExportableStages):
     argmax : array of int8
         The stager's own choice per epoch, -1 where it gave none.
     changed, changed_share : array of bool, float
-        Epochs whose stage is not the stager's own choice, and their share of the epochs with one.
+        Epochs whose stage is less likely than the stager's own choice, or missing, and their share of the
+        epochs with one. An epoch between equally likely stages is undecided: any of them is no change.
     n_scored, n_changed : int
         Number of epochs with a choice of the stager's, and how many of them got another stage.
     many_changes : float
@@ -116,6 +117,9 @@ class Decoding(ComparedByValue, ExportableStages):
         argmax.flags.writeable = False
         is_scored = argmax >= 0
         changed = (self.hypnogram.labels != argmax) & is_scored
+        rows = np.flatnonzero(changed)  # of equally likely stages argmax is the first, and no choice
+        chosen, kept = night.probabilities[rows, argmax[rows]], self.hypnogram.labels[rows]
+        changed[rows] = (kept < 0) | (night.probabilities[rows, kept] < chosen)
         flickers = (strength.rule, strength.step) == ("target", "lowered")
         put(self, "cohort", night.options.cohort)
         put(self, "stager", night.options.stager)

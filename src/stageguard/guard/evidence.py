@@ -166,11 +166,14 @@ class Night:
 
         Pins and quality count only in epochs where the clock acts.
         """
-        labels = best_stages(self.probabilities, self.calibration, log_weight)
-        if self.clock is not None:
-            timed = (labels >= 0) & self.clock.nats.any(axis=1)
-            labels[timed] = self.evidence(log_weight)[timed].argmax(axis=1)
-        return labels
+        return _likeliest(self.choice_scores(log_weight), self.probabilities)
+
+    def choice_scores(self, log_weight: Sequence[float] | None = None) -> Floats:
+        """Return the scores of the stages that `choices` compares: (n_epochs, n_stages)."""
+        scores = _stage_scores(self.probabilities, self.calibration, log_weight)
+        if self.clock is None:
+            return scores
+        return np.where(self.clock.nats.any(axis=1)[:, None], self.evidence(log_weight), scores)
 
     def evidence(self, log_weight: Sequence[float] | None, floor: float = 0.0) -> Floats:
         """Return log-evidence, `log_weight` (minus the weighted log prior) added: (n_epochs, n_stages).
@@ -229,18 +232,51 @@ def features_of(night: Night, ratio: float) -> StagerFeatures:
 def best_stages(
     probabilities: Floats, calibration: Calibration | None, log_weight: Sequence[float] | None
 ) -> Labels:
-    """Return the likeliest stage of each row: the first of equals in the scheme, -1 on NaN rows.
+    """Return the likeliest stage of each row: the first of equals in the scheme, -1 on NaN rows."""
+    return _likeliest(_stage_scores(probabilities, calibration, log_weight), probabilities)
+
+
+def _likeliest(scores: Floats, probabilities: Floats) -> Labels:
+    """Return the first stage with the largest score of each row, -1 where the probabilities are NaN."""
+    return np.where(np.isnan(probabilities[:, 0]), -1, scores.argmax(axis=1)).astype(np.int8)
+
+
+def _stage_scores(
+    probabilities: Floats, calibration: Calibration | None, log_weight: Sequence[float] | None
+) -> Floats:
+    """Return what decides for a stage in each row.
 
     A temperature keeps the order of the stages. Without biases or a prior, the probabilities themselves are
     therefore compared, since logarithms would round them.
     """
-    scores = probabilities
     biases = () if calibration is None else calibration.biases or ()
-    if len(set(biases)) > 1 or log_weight is not None:
-        scores = log_probabilities(probabilities, calibration)
-        scores = scores if log_weight is None else scores + np.array(log_weight)
-    is_known = ~np.isnan(probabilities[:, 0])
-    return np.where(is_known, scores.argmax(axis=1), -1).astype(np.int8)
+    if len(set(biases)) <= 1 and log_weight is None:
+        return probabilities
+    scores = log_probabilities(probabilities, calibration)
+    return scores if log_weight is None else scores + np.array(log_weight)
+
+
+def settle_ties(labels: Labels, scores: Floats, spans: Spans) -> Labels:
+    """Return labels in which exact ties of scores follow their neighbours.
+
+    A tie goes to the stage of the epoch before if it is among the tied, else to that of the epoch after, else
+    to the first in the scheme. In a row of ties, a settled one counts as decided. Stretches know nothing of
+    each other. Rows of NaN are not tied.
+    """
+    is_best: Mask = scores == scores[np.arange(len(labels)), labels][:, None]  # (n_epochs, n_stages)
+    is_open: Mask = (is_best.sum(axis=1) > 1) & (labels >= 0)
+    if not is_open.any():
+        return labels
+    tied, settled = np.flatnonzero(is_open).tolist(), labels.copy()
+    firsts, lasts = {first for first, _ in spans}, {end - 1 for _, end in spans}
+    for epochs, step, edges in ((tied, -1, firsts), (tied[::-1], 1, lasts)):
+        for epoch in epochs:
+            if not is_open[epoch] or epoch in edges or is_open[epoch + step]:
+                continue
+            stage = settled[epoch + step]
+            if is_best[epoch, stage]:
+                settled[epoch], is_open[epoch] = stage, False
+    return settled
 
 
 def log_probabilities(probabilities: Floats, calibration: Calibration | None) -> Floats:

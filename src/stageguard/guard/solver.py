@@ -21,7 +21,7 @@ from stageguard.base.arrays import PRODUCT_RANGE_NATS, Floats, Ints32, Labels
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.automaton import Tables, compile_automaton, compile_tables, weigh
 from stageguard.guard.clock import ClockRules
-from stageguard.guard.evidence import LOG_CLIP, Night, Spans
+from stageguard.guard.evidence import LOG_CLIP, Night, Spans, settle_ties
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules.rule import Nats, Point, Setting
 
@@ -88,7 +88,7 @@ class Solver:
         self._largest_score = float(np.abs(scores).max())
 
     def is_free(self, setting: Setting) -> bool:
-        """Whether every epoch is decided by itself, so that the path is argmax, ties included."""
+        """Whether every epoch is decided by itself, so that the path is argmax; ties see `_free_path`."""
         return setting.is_free or (self.is_free_at_zero and setting.transition_weight == 0.0)
 
     def path(self, night: Night, setting: Setting, spans: Spans | None = None) -> Path:
@@ -102,7 +102,7 @@ class Solver:
         """Return the best path of a night, or of some stretches of it; its score is -inf if there is none."""
         spans = night.spans if spans is None else spans
         if self.is_free(setting):
-            return self._free_path(night, setting.stage_nats, spans)
+            return self._free_path(night, setting, spans)
         rows, products, weight = self._kernel_input(night, setting)
         if self.is_structured:
             bouts = self.bouts((setting.transition_weight,), products=products)
@@ -123,7 +123,7 @@ class Solver:
     def curve(self, night: Night, spans: Spans, weights: Sequence[float], nats: Nats = None) -> list[Point]:
         """Return stretches of a night, without its clock, at several transition weights."""
         if self.is_free_at_zero and weights[0] == 0.0:  # the weights are in order
-            free = self.point(night, Setting(0.0, nats, is_free=True), spans)
+            free = self.point(night, Setting(0.0, nats), spans)
             return [free, *(self.curve(night, spans, weights[1:], nats) if weights[1:] else ())]
         if not self.is_structured:
             return [self.point(night, Setting(weight, nats), spans) for weight in weights]
@@ -143,15 +143,24 @@ class Solver:
         counts = np.bincount(labels[labels >= 0], minlength=self.n_stages).tolist()
         return Point(night.fragmentation_index(labels), counts)
 
-    def _free_path(self, night: Night, nats: Nats, spans: Spans) -> Path:
-        """Return the path of which every epoch is decided by itself."""
+    def _free_path(self, night: Night, setting: Setting, spans: Spans) -> Path:
+        """Return the path of which every epoch is decided by itself.
+
+        Where a rule leaves a night alone, exact ties follow their neighbours; a fixed weight of 0 is argmax.
+        """
+        nats = setting.stage_nats
+        settled = settle_ties if setting.is_free else lambda labels, scores, spans: labels
         if nats is None and night.is_plain and night.clock is None:
-            return Path(_only_in(spans, night.argmax), None)  # stepping aside is argmax to the bit
+            labels = _only_in(spans, night.argmax)  # stepping aside is argmax to the bit, except for ties
+            return Path(settled(labels, night.probabilities, spans), None)
         weight = self._no_weight if nats is None else np.exp(np.array(nats))
         if night.is_plain:
             clock = None if night.clock is None else night.clock.factors
             labels, _ = kernels_module.active.argmax(night.probabilities, weight, clock)
-            return Path(_only_in(spans, labels), None)
+            scores = night.probabilities * weight
+            if clock is not None:
+                scores[: len(clock)] = night.probabilities[: len(clock)] * (weight * clock)
+            return Path(settled(_only_in(spans, labels), scores, spans), None)
         # Epochs without evidence follow their neighbours, at no cost of transitions.
         rows = night.evidence(nats)
         if self.n_stages <= kernels_module.active.MOST_STAGES:
@@ -164,11 +173,13 @@ class Solver:
                 labels[first:end], own = kernels_module.active.automaton(rows[first:end], *rules)
                 score += own
         # Other epochs have their best stage: the kernel's path scores the same, but stays where stages tie.
-        choices = night.choices(nats)
+        choices, scores = night.choices(nats), night.choice_scores(nats).copy()
         if night.quality is not None:
             choices[night.quality == 1.0] = -1
         choices[list(night.pins)] = list(night.pins.values())
-        return Path(np.where((labels >= 0) & (choices >= 0), choices, labels), score)
+        scores[choices < 0] = scores[list(night.pins)] = np.nan  # neighbours or the caller decide
+        labels = np.where((labels >= 0) & (choices >= 0), choices, labels)
+        return Path(settled(labels, scores, spans), score)
 
     def holds_products(self, setting: Setting) -> bool:
         """Whether products of probabilities cannot underflow, whatever the night."""

@@ -29,7 +29,8 @@ class Strength(ComparedByValue):
     Attributes
     ----------
     rule : str
-        ``fixed`` (the profile's own number), or the profile's rule: ``target``, ``band`` or ``match``.
+        ``fixed`` (the profile's own number), the profile's rule: ``target``, ``band`` or ``match``, or
+        ``labels``: labels through typical confusions do not say which epochs are doubtful, and no rule acts.
     step : str
         What the rule did to the fragmentation index: ``lowered``, ``raised``, ``raised then lowered``,
         ``untouched`` (no rule acts), ``hard`` (fragmented, and the evidence does not yield: no rule acts),
@@ -40,7 +41,9 @@ class Strength(ComparedByValue):
         Fragmentation index of argmax and of the output.
     fi_low, fi_high : float
         The rule acts below and above these, at this epoch length; for ``match`` both are the target; NaN for
-        ``fixed``.
+        ``fixed`` and ``labels``.
+    fi_experts : float
+        Mean index of expert scorings at this epoch length, if the rule has limits.
     fi_aim : float
         The index that ``target`` aims at, at this epoch length.
     fi_yielded : float
@@ -75,6 +78,7 @@ class Strength(ComparedByValue):
     fi_after: float
     fi_low: float = math.nan
     fi_high: float = math.nan
+    fi_experts: float = math.nan
     fi_aim: float = math.nan
     fi_yielded: float = math.nan
     stager_fi: float = math.nan
@@ -96,6 +100,17 @@ class Strength(ComparedByValue):
     def is_reached(self) -> bool:
         """Whether the night ended where the rule allows; a rule without a band allows everything."""
         return math.isnan(self.fi_low) or self.fi_low <= self.fi_after <= self.fi_high
+
+    @property
+    def is_of_labels(self) -> bool:
+        """Whether no rule acts because labels do not say which epochs are doubtful."""
+        return self.rule == "labels"
+
+    @property
+    def limit(self) -> float:
+        """The index up to which this night is left alone; NaN if the night by itself does not decide."""
+        is_by_night = math.isnan(self.stager_fi) and self.fi_low < self.fi_high
+        return self.fi_high if is_by_night else math.nan
 
     def __str__(self) -> str:
         """Return the reason in one sentence, and where the clock begins in another."""
@@ -126,8 +141,8 @@ def strength_of(choice: Choice, night: Night, labels: Labels, clock_facts: Mappi
     """
     facts, asked = choice._asdict(), night.options.strength
     setting: Setting = facts.pop("setting")
-    # a rule measured the night without the clock, which then may have changed stages
-    if clock_facts or choice.rule == "fixed":
+    # a rule measured the night without the clock, which then may have changed stages, and with ties unsettled
+    if clock_facts or choice.rule == "fixed" or setting.is_free:
         facts["fi_after"] = night.fragmentation_index(labels)
     if choice.step == "lowered" and setting.stage_nats is not None:
         facts["balance_nats"] = setting.stage_nats

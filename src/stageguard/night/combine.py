@@ -62,9 +62,9 @@ def combine(
     share[:, known] /= total[known]
     values = np.where(has_evidence[:, :, None], stack, 0.5)
     if method == "mean":
-        pooled = (share[:, :, None] * values).sum(axis=0)
+        pooled = _total(share[:, :, None] * values)
     else:
-        logs = (share[:, :, None] * np.log(np.maximum(values, CLIP))).sum(axis=0)
+        logs = _total(share[:, :, None] * np.log(np.maximum(values, CLIP)))
         pooled = np.exp(logs - logs.max(axis=1, keepdims=True))
     pooled[~known] = np.nan
     pooled[known] /= pooled[known].sum(axis=1, keepdims=True)
@@ -73,6 +73,12 @@ def combine(
     stager = parts[0].stager if len({part.stager for part in parts}) == 1 else None
     combined: Hypnodensity = parts[0].with_rows(pooled, start=start, source=source, assumed=(), stager=stager)
     return combined
+
+
+def _total(parts: Floats) -> Floats:
+    """Return sums over densities that do not depend on their order: equal evidence for two stages ties."""
+    total: Floats = np.sort(parts, axis=0).sum(axis=0)
+    return total
 
 
 _MERGE = Message("Merge the finer one: ", Argument("merge", python="density.merge(scheme)"))

@@ -43,7 +43,8 @@ def _step_sentence(strength: Strength) -> str:
         )
     if strength.step == "untouched":
         return _untouched_in_short(strength)
-    reached = "as experts score" if strength.is_reached else "not as experts score"
+    limits = _limits(strength).partition(" (")[0]
+    reached = f"{'within' if strength.is_reached else 'outside'} {limits}"
     lifts = f"prior exponent {strength.prior_exponent:g}"
     how = {"lowered": f"Smoothed: {tau}", "raised": f"Minority stages lifted: {lifts}"}
     by = how.get(strength.step, f"Minority stages lifted, then smoothed: {lifts} and {tau}")
@@ -53,12 +54,23 @@ def _step_sentence(strength: Strength) -> str:
 def _untouched_in_short(strength: Strength) -> str:
     if math.isnan(strength.fi_before):
         return "Not smoothed: too few epochs to measure fragmentation."
+    if strength.is_of_labels:
+        return "Not smoothed: labels alone do not say which epochs are doubtful."
     if strength.fi_before < strength.fi_low:
         tried = ", and lifting minority stages does not help" * (strength.lifting == "tried")
         return f"Not smoothed: less fragmented ({strength.fi_before:.3f}) than experts score{tried}."
     if not math.isnan(strength.stager_fi):
         return _untouched_sentence(strength, "")
-    return f"Not smoothed: as fragmented ({strength.fi_before:.3f}) as experts score."
+    return f"Not smoothed: fragmentation {strength.fi_before:.3f} is within {_limits(strength)}."
+
+
+def _limits(strength: Strength) -> str:
+    """Return where the rule leaves a night alone, also in units of the average expert."""
+    low, high, experts = strength.fi_low, strength.fi_high, strength.fi_experts
+    if math.isnan(low):
+        return "what the rule allows"
+    times = f" ({low / experts:.4g} to {high / experts:.4g} times the average expert)"
+    return f"the limits {low:.3f} to {high:.3f}{'' if math.isnan(experts) else times}"
 
 
 def _clock_remarks(strength: Strength) -> Message:
@@ -130,6 +142,8 @@ def _strength_sentence(strength: Strength) -> str:
 def _untouched_sentence(strength: Strength, band: str) -> str:
     if math.isnan(strength.fi_before):
         return "Too few epochs to measure fragmentation: no rule of the profile acts."
+    if strength.is_of_labels:
+        return "Labels alone do not say which epochs are doubtful: no rule of the profile acts."
     if strength.fi_before < strength.fi_low:
         reason = {
             "off": "the profile lifts no minority stages",
@@ -149,7 +163,8 @@ def _untouched_sentence(strength: Strength, band: str) -> str:
         )
         medians = f"median over its nights {strength.stager_fi:.3f}, this one {strength.fi_before:.3f}"
         return f"{why} ({medians})."
-    return f"As fragmented ({strength.fi_before:.3f}) as {band}: no rule of the profile acts."
+    within = f"Fragmentation {strength.fi_before:.3f} is within {_limits(strength)}"
+    return f"{within}: no rule of the profile acts."
 
 
 def _epochs(epochs: Sequence[int]) -> list[object]:

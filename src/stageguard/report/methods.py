@@ -71,7 +71,11 @@ def night_methods(decoding: Decoding, lights: tuple[Moment | None, Moment | None
     else:
         parts += [
             *weight_sentences(profile),
-            *strength_sentences(profile, lifts=decoding.strength.lifting == "tried"),
+            *(
+                ()
+                if decoding.strength.is_of_labels
+                else strength_sentences(profile, lifts=decoding.strength.lifting == "tried")
+            ),
             *_night_strength(decoding),
         ]
         if decoding.strength.step in SMOOTHED:
@@ -142,6 +146,8 @@ def _night_strength(decoding: Decoding) -> Iterator[str]:
 def _why_untouched(strength: Strength) -> str:
     if math.isnan(strength.fi_before):
         return ": there are too few epochs to measure fragmentation"
+    if strength.is_of_labels:
+        return ": labels alone do not say which epochs are doubtful"
     if strength.fi_before < strength.fi_low:
         return ": it is less fragmented than expert scorings"
     return ": its fragmentation is within the limits" if math.isnan(strength.stager_fi) else ""
@@ -534,7 +540,7 @@ def strength_sentences(profile: Profile, *, lifts: bool) -> Iterator[str]:
     elif rule.says_flicker:
         yield (
             f"The stager's median {FI}, {rule.stager_fi:.3g}, is more than "
-            f"{rule.act_above:g} times "
+            f"{rule.acts_above:g} times "
             f"{experts}. Nights were therefore smoothed {smooth}, to that mean times the "
             f"{rule.exponent:g}-th power of "
             "their own index relative to the median."
@@ -542,7 +548,7 @@ def strength_sentences(profile: Profile, *, lifts: bool) -> Iterator[str]:
     else:
         yield (
             f"The stager's median {FI}, {rule.stager_fi:.3g}, is not above "
-            f"{rule.act_above:g} times "
+            f"{rule.acts_above:g} times "
             f"{experts}; its nights were not smoothed."
         )
     if lifts and isinstance(rule, BandRule | TargetRule):

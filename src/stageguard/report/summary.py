@@ -55,6 +55,7 @@ class BeforeAfter:
     after_place: str = ""
     reason: str = ""
     is_steered: bool = False  # whether the profile steered it
+    limit: float = NAN  # up to which the rule leaves a night alone
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; places are below, inside or above the experts' range, or early."""
@@ -64,12 +65,14 @@ class BeforeAfter:
         if not isnan(self.low) or self.before_place or self.after_place:
             row |= {"before_place": self.before_place, "after_place": self.after_place}
         row |= {"steered": True} if self.is_steered else {}
+        row |= {} if isnan(self.limit) else {"left_alone_up_to": self.limit}
         return row | ({"reason": self.reason} if self.reason else {})
 
     def cells(self) -> list[str]:
         """Return title, before, after and expert range as a table shows them."""
         decimals = SHOWN[self.key].decimals
         band = "" if isnan(self.low) else f"{self.low:.{decimals}f} to {self.high:.{decimals}f}"
+        band += "" if isnan(self.limit) else f"; left alone up to {self.limit:.{decimals}f}"
         values = ((self.before, self.before_place), (self.after, self.after_place))
         cells = [f"{shown(value, decimals)} {place}".strip() for value, place in values]
         mark = f" {STEERED_MARK}" if self.is_steered else ""
@@ -401,7 +404,10 @@ def summary_of(decoding: Decoding, options: StatisticsOptions = AASM) -> Decodin
     hypnogram, profile = decoding.hypnogram, decoding.profile
     nights = hypnogram_before(decoding), hypnogram
     valid = _validities(decoding, options)
-    rows = _rows(nights, valid, options, steered=decoding.steered)
+    rows = [
+        replace(row, limit=decoding.strength.limit) if row.key == "fragmentation_index" else row
+        for row in _rows(nights, valid, options, steered=decoding.steered)
+    ]
     estimates = estimates_of(decoding, options)
     return DecodingSummary(
         facts=RecordingFacts.of(hypnogram, profile),

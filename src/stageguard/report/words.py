@@ -97,6 +97,8 @@ def _reason(decoding: Decoding) -> str:
         return "This profile acts on every night alike, whatever its fragmentation."
     if math.isnan(strength.fi_before):
         return "There are too few epochs to measure fragmentation."
+    if strength.is_of_labels:
+        return "Labels alone do not say which epochs are doubtful, so that none is smoothed."
     if strength.step == "nearest":
         return "The strength was chosen so that stages change as often as experts score."
     experts = rule.fi_target * decoding.epoch_seconds / decoding.profile.epoch_seconds
@@ -113,7 +115,8 @@ def _reason(decoding: Decoding) -> str:
             f"The stager's {name} is no more fragmented than its nights are to become, so it is left alone."
         )
     if strength.step == "untouched":
-        return f"The stager's {name} changes stage about as often as expert scorings do, so it is left alone."
+        limit = f"up to {strength.fi_high / strength.fi_experts:.4g} times is left alone"
+        return f"The stager's {name} {often} on average: {limit}."
     if strength.step == "hard":
         return (
             f"The stager's {name} {often}, but smoothing barely lowers that: a fragmented sleeper, not "

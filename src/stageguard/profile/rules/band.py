@@ -57,6 +57,7 @@ class BandRule(StrengthRule):
             curve.fi,
             fi_low=low,
             fi_high=high,
+            fi_experts=target,
             fi_aim=high,
             lifting=lifting,
         )

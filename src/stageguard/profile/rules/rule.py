@@ -89,6 +89,7 @@ class Choice(NamedTuple):
     prior_exponent: float = 0.0
     fi_low: float = math.nan
     fi_high: float = math.nan
+    fi_experts: float = math.nan
     fi_aim: float = math.nan
     fi_yielded: float = math.nan
     stager_fi: float = math.nan

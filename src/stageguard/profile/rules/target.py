@@ -29,8 +29,9 @@ BALANCING_ROUNDS = 4  # chosen on the stagers of studies/guard-on-real-data
 NEAR = 0.9  # of the aim: below it, a night's weight is refined
 WEIGHTS_BETWEEN = 3  # that the refinement tries, between the weight and the next smaller one
 FEWEST_NIGHTS = 10  # medians of fewer hide which stager flickers: batches of five did harm on real nights
-ACT_ABOVE_OWN = 1.5  # times the experts' fragmentation, which a fit has counted on the cohort itself
+ACT_ABOVE_OWN = 1.5  # times the experts' fragmentation, counted by a fit, or exceeded by a stager's median
 HIGHEST_AIM = 1.15  # times the experts' index, of a night alone: more is of the stager, not the sleeper
+MOST_REM = 1.5  # times what the probabilities expect or argmax has: a balance beyond it is given up
 _LEAST_SHARE = 0.01  # of the night: less REM than that is noise
 
 
@@ -40,12 +41,12 @@ class TargetRule(StrengthRule):
 
     That is, if it is more than ``act_above`` times as fragmented, and a transition weight of 0.3 leaves less
     than ``soft`` of its index. With ``stager_fi``, the median index of a stager's nights as `tune` measures
-    it, the stager is judged instead of the night, and a night is lowered to ``fi_target`` times the
-    ``exponent``-th power of its own index divided by that median. Without it, the median is taken to be
-    ``typical`` times ``fi_target``, and no night aims above 1.15 times ``fi_target``; None lowers every night
-    to ``fi_target``. Minority stages of a night below ``floor`` times ``fi_target`` are lifted, and up to
-    ``fi_target`` if argmax starves these stages; ``lift`` says whether, and None leaves it to how the stager
-    was trained.
+    it, the stager is judged instead of the night, by 1.5 times the index at most, and a night is lowered to
+    ``fi_target`` times the ``exponent``-th power of its own index divided by that median. Without it, the
+    median is taken to be ``typical`` times ``fi_target``, and no night aims above 1.15 times ``fi_target``;
+    None lowers every night to ``fi_target``. Minority stages of a night below ``floor`` times ``fi_target``
+    are lifted, and up to ``fi_target`` if argmax starves these stages; ``lift`` says whether, and None leaves
+    it to how the stager was trained.
     """
 
     rule: ClassVar[str] = "target"
@@ -63,7 +64,7 @@ class TargetRule(StrengthRule):
     def choose(self, curve: Curve) -> Choice:
         """Return the setting for a night, and why."""
         target = self.fi_target * curve.ratio
-        high = self.act_above * target
+        high = self.acts_above * target
         median = self.stager_fi
         if median is None and self.typical is not None:
             median = self.typical * self.fi_target
@@ -79,6 +80,7 @@ class TargetRule(StrengthRule):
             curve.fi,
             fi_low=self.floor * target,
             fi_high=high,
+            fi_experts=target,
             fi_aim=aim,
             stager_fi=stager_fi,
             lifting=lifting,
@@ -91,9 +93,16 @@ class TargetRule(StrengthRule):
         if self.stager_fi is None and yielded.fi >= self.soft * curve.fi:
             return choice._replace(step="hard")
         nats = _balance(curve, yielded.counts)
-        weight, fi = calm(curve, aim, nats, curve.fi)
-        weight, fi = _land(curve, aim, nats, weight, fi)
+        weight, fi = _smoothed(curve, aim, nats)
+        if _invents_rem(curve, weight, nats):
+            nats = None
+            weight, fi = _smoothed(curve, aim, nats)
         return choice._replace(setting=Setting(weight, nats), step="lowered", fi_after=fi)
+
+    @property
+    def acts_above(self) -> float:
+        """How many times the experts' index is too much; a stager's median varies less than a night."""
+        return self.act_above if self.stager_fi is None else min(self.act_above, ACT_ABOVE_OWN)
 
     @property
     def asks_training(self) -> bool:
@@ -103,7 +112,7 @@ class TargetRule(StrengthRule):
     @property
     def says_flicker(self) -> bool:
         """Whether the rule was tuned to a stager that flickers."""
-        return self.stager_fi is not None and self.stager_fi > self.act_above * self.fi_target
+        return self.stager_fi is not None and self.stager_fi > self.acts_above * self.fi_target
 
     @property
     def flickers(self) -> bool | None:
@@ -176,6 +185,20 @@ def _balance(curve: Curve, counts: Sequence[int]) -> Nats:
         if n_rounds < BALANCING_ROUNDS:
             ((_, counts),) = curve.at((YIELDING_WEIGHT,), nats)
     return nats
+
+
+def _invents_rem(curve: Curve, weight: float, nats: Nats) -> bool:
+    """Whether a balance raises REM, and gives it more than the probabilities expect and argmax has."""
+    if nats is None or curve.rem is None or not nats[curve.rem] > 0.0:
+        return False
+    (point,), own = curve.at((weight,), nats), curve.own_counts()
+    share, of_own = (counts[curve.rem] / max(1, sum(counts)) for counts in (point.counts, own))
+    return bool(share > MOST_REM * max(curve.expected()[curve.rem], of_own))
+
+
+def _smoothed(curve: Curve, aim: float, nats: Nats) -> tuple[float, float]:
+    """Return the transition weight that brings a night nearest to the aim, and its index then."""
+    return _land(curve, aim, nats, *calm(curve, aim, nats, curve.fi))
 
 
 def _land(curve: Curve, aim: float, nats: Nats, weight: float, fi: float) -> tuple[float, float]:
