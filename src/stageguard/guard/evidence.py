@@ -173,7 +173,8 @@ class Night:
         scores = _stage_scores(self.probabilities, self.calibration, log_weight)
         if self.clock is None:
             return scores
-        return np.where(self.clock.nats.any(axis=1)[:, None], self.evidence(log_weight), scores)
+        is_timed = self.clock.nats.any(axis=1, keepdims=True)
+        return np.where(is_timed, self.evidence(log_weight), scores)
 
     def evidence(self, log_weight: Sequence[float] | None, floor: float = 0.0) -> Floats:
         """Return log-evidence, `log_weight` (minus the weighted log prior) added: (n_epochs, n_stages).
