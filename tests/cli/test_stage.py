@@ -196,7 +196,7 @@ def test_a_changed_file_of_a_dataset_is_not_taken_for_the_old_one(run, tmp_path)
     asked = ("stage", data, "--dataset", "sleep-edf", "--stager", "theirs", "-o", out)
     assert run(*asked).code == 0
     (record,) = out.glob("*.staging.json")
-    assert len(json.loads(record.read_text())["request"]["beside"]) == 1  # the scoring
+    assert len(json.loads(record.read_text())["request"]["sha256"]) == 2  # signals and scoring
     assert run(*asked).code == 0
     sleep_edf_night(data, "SC4001E0", ["W", *"12" * 9, "3", "3"])
     line = error_line(run(*asked))

@@ -177,7 +177,9 @@ def _stages_of_values(path: Path, values: list[Any], options: FileOptions) -> Ra
     if not values:
         raise file_error(path, "is empty, expected one stage per epoch.")
     values = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in values]
-    if any(isinstance(value, int | float) for value in values):  # masked numbers come as None
+    if any(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in values
+    ):  # masked numbers come as None
         values = [math.nan if value is None else value for value in values]
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         numbering = _numbering_of(options)

@@ -34,12 +34,12 @@ from stageguard.signals.features import Features
 
 WORDS = {  # what differs between two requests
     "sha256": "from another recording of that name",
-    "beside": "from this recording, but with other files beside it (scorings, lists or signals)",
     "stagers": "by another stager, or another version of it",
     "options": "with other options",
     "profile": "for a profile with other stages or rules",
     "stageguard": "by another version of stageguard",
 }
+BESIDE = "from this recording, but with other files beside it (scorings, lists or signals)"
 REPORT_SUFFIX = ".report.html"
 
 
@@ -181,12 +181,10 @@ def _disagreements(record: StagingRecord, decoding: Decoding) -> list[Event]:
 
 def _request(task: StageTask) -> dict[str, Any]:
     """Return everything that the probabilities depend on, in JSON types; names and places of files do not."""
-    recording, *listed = task.files
-    beside = {*listed, *signal_files(recording)} - {recording}
+    # scorings say where epochs begin, and lists how old a sleeper is
+    files = dict.fromkeys((*task.files, *sorted(signal_files(task.files[0]))))
     return {
-        "sha256": file_sha256(recording, "a recording"),
-        # scorings say where epochs begin, and lists how old a sleeper is
-        "beside": sorted(file_sha256(file, "a recording") for file in beside),
+        "sha256": [file_sha256(file, "a recording") for file in files],
         "stagers": [stager.to_dict() for stager in task.stagers],
         "options": task.options.to_dict(),
         # a coarser scheme merges stages; profiles of the paper change how signals and networks are judged
@@ -210,9 +208,13 @@ def _recorded(task: StageTask, request: Mapping[str, Any]) -> StagingRecord | No
         raise exists_error(record_file, problem, to="stage it again") from None
     if record is None:
         raise exists_error(densities)
-    differing = next((WORDS[key] for key in request if record.request.get(key) != request[key]), None)
-    if differing is not None:
-        raise exists_error(densities, f", and was staged {differing}", to="stage it again")
+    for key, now in request.items():
+        before = record.request.get(key)
+        if before == now:
+            continue
+        is_same = key == "sha256" and isinstance(before, list) and before[:1] == now[:1]
+        how = BESIDE if is_same else WORDS[key]
+        raise exists_error(densities, f", and was staged {how}", to="stage it again")
     return record
 
 
