@@ -81,7 +81,7 @@ def test_other_epochs_are_refused(run, folder, monkeypatch, command, case):
 def test_one_epoch_more_or_less_at_the_end_is_taken(run, folder, monkeypatch, command, n_more):
     monkeypatch.chdir(folder)
     stages = STAGES[:-1] if n_more < 0 else [*STAGES, "W", "?", "?"]
-    write_expert(folder / "other.tsv", STAGES)
+    write_expert(folder / "other.tsv", ["N1", *STAGES[1:]])
     write_expert(folder / "expert" / "n0.tsv", stages)
     ran = run(*COMMANDS[command])
     assert ran.code == 0 or "of 1 subject, expected 2 or more" in ran.err, ran.err

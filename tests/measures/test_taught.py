@@ -100,7 +100,11 @@ def test_words_count_nights_and_show_held_out_figures(nights, profile):
     assert "no figures on other nights" in held_out_words(sg.Profile.load(BASE))
 
 
-@pytest.mark.parametrize("compare", [sg.agreement, lambda e, d: sg.among_experts([e, e], d)])
+def another(expert):
+    return sg.Hypnogram(np.roll(expert.labels, 1), expert.scheme, expert.epoch_seconds)
+
+
+@pytest.mark.parametrize("compare", [sg.agreement, lambda e, d: sg.among_experts([e, another(e)], d)])
 def test_python_warns(nights, profile, compare):
     with pytest.warns(sg.StageGuardWarning, match="This night taught profile 'lab'"):
         compare(nights[0].expert, decoded(nights[0], profile))

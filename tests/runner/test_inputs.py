@@ -408,8 +408,8 @@ def test_any_bytes_are_a_typed_error_or_a_list(tmp_path_factory, data):
 @pytest.mark.parametrize("command", ["check", "stats", "compare", "report", "consensus", "fit"])
 def test_numbered_scorings_are_read_as_told(run, nights, command, tmp_path):
     expert = sg.read_hypnogram(nights / "experts" / "n1.txt")
-    for name in ("first", "second"):
-        (nights / f"{name}.txt").write_text("\n".join(map(str, expert.labels.tolist())) + "\n")
+    for name, labels in (("first", expert.labels), ("second", np.roll(expert.labels, 1))):
+        (nights / f"{name}.txt").write_text("\n".join(map(str, labels.tolist())) + "\n")
     numbers, night = nights / "first.txt", nights / "nights" / "n1.csv"
     arguments = {
         "check": (numbers, "-p", PROFILE),
