@@ -108,7 +108,9 @@ COMPARISONS = {
     "validity": lambda expert: sg.validity(_decoding(), expert=expert),
     "consensus": lambda expert: sg.consensus([scoring(start=BEGAN), expert]),
     "soft_agreement": lambda expert: sg.soft_agreement([scoring(start=BEGAN), expert]),
-    "among_experts": lambda expert: sg.among_experts([scoring(start=BEGAN), expert], _decoding()),
+    "among_experts": lambda expert: sg.among_experts(
+        [scoring(np.roll(STAGES, 1), start=BEGAN), expert], _decoding()
+    ),
     "errors": lambda expert: errors([expert], [_decoding()]),
     "measure_night": lambda expert: measure_night(
         CohortNight("n", None, _decoding().hypnogram, expert, _decoding().profile)

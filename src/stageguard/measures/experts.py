@@ -312,8 +312,8 @@ def _compare(night: Hypnogram, panel: Sequence[Hypnogram]) -> AmongExperts:
     """Compare one night."""
     if len(panel) < 2:
         raise InputError(f"got {len(panel)} expert, expected two or more to compare among themselves.")
-    refuse_copies(panel)
     labels, first = _panel([*panel, night])
+    refuse_copies(panel)
     n_stages = first.scheme.n_stages
     kappas = _kappas(labels, n_stages)
     accuracies = [_accuracy(scored, labels[-1]) for scored in labels[:-1]]
