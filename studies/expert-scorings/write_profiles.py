@@ -147,7 +147,7 @@ def posterior_section(name: str) -> list[str]:
         f"chosen on {len(found['usable'])} stagers of {cohorts}; coverage of 90 % intervals on each cohort "
         "by what was chosen on the others: studies/posterior"
     )
-    keys = ("weight", "weight_sd", "floor", "presleep_stay", "stage_sd")
+    keys = ("weight", "weight_sd", "floor", "presleep_stay", "sol_factor", "stage_sd")
     entries = {key: found["rules"][key] for key in keys}
     coverage = {
         kind: {statistic: round(share, 2) for statistic, share in row.items()}

@@ -12,7 +12,8 @@ import nights
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from messages import mentions
-from stageguard.measures.intervals import UNLIKE_COHORT
+from stageguard.measures.intervals import OF_GOOD_STAGERS, UNLIKE_COHORT, UNLIKE_SHARES
+from stageguard.synthetic.night import simulate_night
 
 BASE = "human-psg-3"
 STATISTICS = ["tst_minutes", "se_percent", "sol_minutes", "rem_latency_minutes", "rem_latency_bout_minutes"]
@@ -100,13 +101,47 @@ def test_model_intervals_of_errors_all_night_have_their_coverage(run, night):
 
 
 def test_a_profile_without_errors_is_one_line_that_says_what_to_do(run, night, tmp_path):
-    line = error_line(run("intervals", night, "-p", BASE))
+    line = error_line(run("intervals", night, "-p", BASE, "--method", "conformal"))
     assert mentions(line, "'human-psg-3'", "errors")
     assert "stageguard fit" in line
     assert "--method model" in line
-    ran = run("intervals", night, "-p", BASE, "--method", "model", "--draws", "20")
-    assert ran.code == 0
-    assert "Conformal" not in ran.out
+
+
+def test_a_built_in_profile_gives_intervals_of_the_model(run, night):
+    asked = ("intervals", night, "-p", BASE, "--draws", "20", "--json")
+    default, model = (run(*asked, *more).json[0] for more in ((), ("--method", "model")))
+    assert default["intervals"] == model["intervals"]
+    assert "Conformal" not in run(*asked[:-1]).out
+
+
+def write_lot(folder, *, n, times_rem=1.0):
+    """Nights of one stager, whose probability of REM is so many times the simulated one."""
+    for seed in range(n):
+        density = simulate_night(BASE, hours=5.5, seed=seed).density
+        rows = density.probabilities * [1.0, 1.0, times_rem]
+        sg.Hypnodensity(rows / rows.sum(axis=1, keepdims=True), density.scheme, 30.0).save(
+            folder / f"{seed}.csv"
+        )
+    return folder
+
+
+def test_a_stager_with_shares_unlike_experts_has_the_intervals_of_all_nights_withheld(run, tmp_path):
+    lot = write_lot(tmp_path, n=10, times_rem=60.0)
+    asked = ("intervals", lot, "-p", BASE, "--draws", "10")
+    rows = [row for report in run(*asked, "--json").json for row in report["intervals"]]
+    assert {(row["low"], row["measured_coverage"], row["reason"]) for row in rows} == {
+        (None, None, UNLIKE_SHARES)
+    }
+    assert " ".join(run(*asked).out.split()).count(f"Model intervals {UNLIKE_SHARES}.") == 1
+    (lot / "9.csv").unlink()
+    nine = run(*asked, "--json").json
+    assert UNLIKE_SHARES not in {row["reason"] for report in nine for row in report["intervals"]}
+
+
+def test_coverage_of_a_stager_without_a_name_is_that_of_good_stagers(run, night):
+    asked = ("intervals", night, "-p", BASE, "--draws", "20")
+    assert OF_GOOD_STAGERS in " ".join(run(*asked).out.split())
+    assert OF_GOOD_STAGERS not in " ".join(run(*asked, "--stager", "YASA 0.8").out.split())
 
 
 def test_an_output_of_decode_brings_its_profile(run, night, fitted, tmp_path):

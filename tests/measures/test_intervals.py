@@ -12,6 +12,7 @@ from small import refusal
 from stageguard.measures.intervals import (
     UNLIKE_COHORT,
     UNLIKE_EXPERTS,
+    UNLIKE_SHARES,
     UNLIKE_STAGER,
     coverage,
     errors,
@@ -137,7 +138,7 @@ def test_rem_latency_follows_the_shortest_first_rem_of_the_profile():
 
 def test_a_profile_that_was_not_fitted_has_no_conformal_intervals():
     with pytest.raises(sg.InputError) as error:
-        intervals(night(profile_with()))
+        intervals(night(profile_with()), method="conformal")
     refusal(error, "holds no errors on scored nights", "stageguard fit", "method='model'")
 
 
@@ -182,7 +183,7 @@ def test_rem_latency_measured_otherwise_has_no_measured_coverage(method):
 def test_another_strength_has_no_errors_of_its_own():
     changed = profile_with(**FULLY).replace(transition_weight=5.0)
     with pytest.raises(sg.InputError) as error:
-        intervals(night(changed))
+        intervals(night(changed), method="conformal")
     refusal(error, "holds no errors on scored nights")
 
 
@@ -318,6 +319,35 @@ def test_nights_that_coverage_was_not_measured_on_get_no_interval():
     assert why_withheld(drawn_under(unlike.replace(posterior=rules))) == UNLIKE_EXPERTS
     fitted = base.replace(cohort="insomnia", name="lab")
     assert why_withheld(drawn_under(fitted, cohort="insomnia")) == ""
+
+
+@pytest.mark.parametrize("found", ["repaired", "unsure"])
+def test_a_stager_whose_shares_tune_found_unlike_experts_gets_no_interval(found):
+    tuned = sg.Profile.load("human-psg-3").replace(provenance={"shares": found})
+    assert why_withheld(drawn_under(tuned)) == UNLIKE_SHARES
+    in_range = tuned.replace(provenance={"shares": "in range"})
+    assert why_withheld(drawn_under(in_range)) == ""
+
+
+def test_the_kind_of_interval_is_what_the_profile_has_unless_it_is_asked_for():
+    night = drawn_under("human-psg-3")
+    assert sg.intervals(night, n=20) == sg.intervals(night, n=20, method="model")
+
+
+def test_the_interval_of_sol_is_wider_than_the_draws_by_its_factor():
+    rules = sg.Profile.load("human-psg-3").to_dict()["posterior"]
+    profile = sg.Profile.load("human-psg-3")
+    one, two = (
+        sg.intervals(
+            drawn_under(profile.replace(posterior=rules | {"sol_factor": factor})), method="model", n=40
+        )
+        for factor in (1.0, 2.0)
+    )
+    assert (two["sol_minutes"].low, two["sol_minutes"].high) == (
+        one["sol_minutes"].low / 2,
+        one["sol_minutes"].high * 2,
+    )
+    assert two["tst_minutes"] == one["tst_minutes"]
 
 
 def test_rem_that_some_draws_lack_is_as_late_as_the_night_is_long():

@@ -8,7 +8,7 @@ import pytest
 
 import stageguard as sg
 from nights import decode
-from stageguard.measures.intervals import UNLIKE_COHORT
+from stageguard.measures.intervals import OF_GOOD_STAGERS, UNLIKE_COHORT
 from stageguard.report import night_report
 from stageguard.synthetic.night import simulate_night
 
@@ -77,6 +77,8 @@ def test_without_errors_draws_give_the_interval_and_its_measured_coverage(densit
     shares = [100 * each.measured_coverage for each in found.values()]
     assert '<th scope="col">90 % interval' in page
     assert f"they held {min(shares):.0f} to {max(shares):.0f} % of the experts" in page
+    assert OF_GOOD_STAGERS in page
+    assert OF_GOOD_STAGERS not in night_report(decode(density, "human-psg-3", stager="YASA 0.8"))
 
 
 def test_a_night_that_coverage_was_not_measured_on_gets_a_reason_instead(density):

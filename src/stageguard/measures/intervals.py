@@ -50,6 +50,12 @@ LEAST_COVERAGE = 0.85  # below it, 90 % intervals of nights unlike expert scorin
 UNLIKE_STAGER = "withheld: the night is unlike those of the profile's stager"
 UNLIKE_COHORT = "withheld: coverage was not measured on such people"
 UNLIKE_EXPERTS = "withheld: the night does not look like expert scoring"
+UNLIKE_SHARES = "withheld: the stager's stage shares are outside the range of experts"  # of all its nights
+SHARES_OUTSIDE = ("repaired", "unsure")  # what `tune` says of such shares
+OF_GOOD_STAGERS = (
+    "No stager is named: coverage is that of good stagers. Do not report intervals of a stager that was "
+    "trained on other people or signals."
+)
 _LATENCIES = ("sol_minutes", "rem_latency_minutes", "rem_latency_bout_minutes")
 _UNITS = {each.reported_key or each.key: each.short_unit for each in (*WITH_INTERVAL, *REPORTED_OF_STAGE)}
 
@@ -154,7 +160,7 @@ class Intervals(ComparedByValue, Mapping[str, Interval]):
 def intervals(
     decoding: Decoding,
     *,
-    method: Method = "conformal",
+    method: Method | None = None,
     level: float = DEFAULT_LEVEL,
     n: int = DEFAULT_DRAWS,
     seed: int = 0,
@@ -171,11 +177,13 @@ def intervals(
         A decoded night. Conformal intervals need a profile that `stageguard.fit` made from scored nights.
         They are withheld, with a warning, if the night is of another cohort or stager than the profile's, or
         if its cohort is not named. Model intervals of a profile with `posterior` rules are withheld, each
-        with its reason, if the night is unlike those of the profile's stager by its fingerprint, of a cohort
-        that the profile cautions against, or does not look like expert scoring and such nights were covered
-        in less than 85 %.
-    method : "conformal" or "model"
-        From errors on scored nights, or from draws of the posterior.
+        with its reason, if the night is unlike those of the profile's stager by its fingerprint, if `tune`
+        found that stager's stage shares outside the range of experts, if the night is of a cohort that the
+        profile cautions against, or if it does not look like expert scoring and such nights were covered in
+        less than 85 %.
+    method : "conformal" or "model", optional
+        From errors on scored nights, or from draws of the posterior. Default: conformal if the profile holds
+        errors on scored nights, else model.
     level : float
         Coverage of conformal intervals, or share of the draws within model intervals: 0.5 to 0.99.
     n, seed : int
@@ -207,6 +215,7 @@ def intervals(
     """
     if not isinstance(decoding, Decoding):
         raise InputError(f"the night is a {type(decoding).__name__}, expected what decode() returned.")
+    method = default_method(decoding.profile) if method is None else method
     checks.choice(method, "method", ("conformal", "model"))
     level = checks.number(level, "level", low=0.5, high=0.99)
     usual = shortest_first_rem(decoding.profile)
@@ -231,6 +240,9 @@ def intervals(
         else:
             draws = [reported(options.measure(draw)) for draw in _draws(decoding, n, seed)]
             ends = _model(draws, level, statistics.tib_minutes if kind else NAN)
+            if (rules := decoding.profile.posterior) is not None:
+                low, high, why = ends["sol_minutes"]
+                ends["sol_minutes"] = low / rules.sol_factor, high * rules.sol_factor, why
         own = _measured_coverage(decoding, "model_coverage", level)
         covered = {} if reason else own or _coverage_of_kind(decoding, kind, level)
         # draws at the strength of the path know the stager's doubt, not its bias: they promise no coverage
@@ -240,6 +252,11 @@ def intervals(
     elif shortest != usual:
         covered = {name: share for name, share in covered.items() if name != "rem_latency_bout_minutes"}
     return Intervals(method, promised, n_nights, _within_the_possible(statistics, ends, covered), kind)
+
+
+def default_method(profile: Profile) -> Method:
+    """Return the kind of intervals that a profile gives if none is asked for."""
+    return "conformal" if _errors_of(profile) else "model"
 
 
 def _within_the_possible(
@@ -389,7 +406,7 @@ def kind_of(night: Decoding) -> str:
 
 def is_withheld(reason: str) -> bool:
     """Whether there could be an interval, but not for this night."""
-    return reason in (WITHHELD, UNLIKE_STAGER, UNLIKE_COHORT, UNLIKE_EXPERTS)
+    return reason in (WITHHELD, UNLIKE_STAGER, UNLIKE_COHORT, UNLIKE_EXPERTS, UNLIKE_SHARES)
 
 
 def why_withheld(night: Decoding) -> str:
@@ -400,6 +417,8 @@ def why_withheld(night: Decoding) -> str:
     features = features_of(night.night, night.epoch_seconds / profile.epoch_seconds)
     if profile.fingerprint is not None and profile.fingerprint.is_foreign(features):
         return UNLIKE_STAGER
+    if profile.provenance.get("shares") in SHARES_OUTSIDE and not night.is_of_other_stager:
+        return UNLIKE_SHARES
     is_of_profile = profile.cohort is not None and profile.is_of(night.cohort)
     if night.cohort is not None and not is_of_profile and profile.caution_for(night.cohort) is not None:
         return UNLIKE_COHORT

@@ -131,6 +131,7 @@ class PosteriorRules:
     Each draw has an offset per stage, normal with ``stage_sd`` nats and the same in every epoch, and its own
     transition weight, ``weight`` times the exponential of a normal number with ``weight_sd``. Probabilities
     below ``floor`` count as that. Wake before the first sleep lasts for another epoch with ``presleep_stay``.
+    The interval of sleep onset latency has its low end divided, its high end multiplied by ``sol_factor``.
     ``coverage`` is the share of nights with the expert in the 90 % interval, by kind of night and statistic.
     """
 
@@ -141,6 +142,7 @@ class PosteriorRules:
     weight_sd: float = schema.number(0.0, low=0, high=10)
     floor: float = schema.number(0.0, low=0, high=0.5)
     presleep_stay: float = schema.number(positive=True, high=0.9999)
+    sol_factor: float = schema.number(1.0, low=1, high=10)
     coverage: Mapping[str, Mapping[str, float]] | None = schema.declare(
         None, lambda value, where: value
     )  # read_posterior

@@ -302,6 +302,7 @@ _TABLE = (
         "how far a stager may be wrong all night, for [posterior](posterior.md), `sample` and "
         "[intervals](intervals.md): `stage_sd` of an offset per stage (nats), `weight` of the transitions "
         "and its `weight_sd` (log), `floor` of the probabilities, `presleep_stay` of wake before sleep, "
+        "`sol_factor` by which the interval of SOL is widened, "
         "measured `coverage`, `source`; without it, all three act at the strength of the path",
         parts.read_posterior,
         shown="none",

@@ -17,6 +17,7 @@ from stageguard.measures.estimates import Estimates, estimates_of
 from stageguard.measures.grade_card import GradeCard
 from stageguard.measures.intervals import (
     DEFAULT_DRAWS,
+    OF_GOOD_STAGERS,
     Intervals,
     Method,
     intervals,
@@ -439,6 +440,10 @@ def interval_notes(decoding: Decoding, intervals: Intervals | None) -> Iterator[
         return
     if intervals.method == "model":
         yield model_note(intervals)
+        if (rules := decoding.profile.posterior) is not None and rules.sol_factor > 1:
+            yield f"The ends for SOL are moved outwards by the factor {rules.sol_factor:g}."
+        if decoding.stager is None and (decoding.profile.stager is None or decoding.is_of_other_stager):
+            yield OF_GOOD_STAGERS
         return
     nights = (
         f"{count(intervals.n_nights, 'scored night')} of {count(int(fitted.get('n_subjects', 0)), 'subject')}"

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields, replace
 from datetime import datetime
 from functools import partial
 from math import isnan
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import click
 from click import UsageError
 
+from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError
 from stageguard.base.files import CELL_WORDS, write_together
 from stageguard.cli import options as opt
@@ -20,14 +21,24 @@ from stageguard.cli.command import command, option, packed
 from stageguard.cli.outcomes import finish, notes_of, print_headline, print_read, print_review, run_shown
 from stageguard.cli.scored_files import decode_night
 from stageguard.cli.terminal import Console, count, one_line
+from stageguard.fitting.share_repair import MeasuredNight, repair_shares
 from stageguard.formats.outputs import table_with_codebook
-from stageguard.measures.intervals import WITHHELD, is_withheld, shortest_first_rem
+from stageguard.measures.intervals import (
+    OF_GOOD_STAGERS,
+    SHARES_OUTSIDE,
+    UNLIKE_SHARES,
+    WITHHELD,
+    default_method,
+    is_withheld,
+    shortest_first_rem,
+)
 from stageguard.measures.intervals import Method as IntervalMethod
 from stageguard.measures.intervals import intervals as measure_intervals
 from stageguard.measures.parts import lights_words
 from stageguard.measures.statistics import Convention
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
+from stageguard.profile.rules.target import FEWEST_NIGHTS
 from stageguard.report.summary import RecordingFacts
 from stageguard.runner.decode_one import DecodeOptions, start_of
 from stageguard.runner.inputs import Input, Wanted, find_densities, find_inputs, lights_of
@@ -38,7 +49,7 @@ from stageguard.runner.run import Outcome, succeeded
 class Request:
     """Which intervals to compute, of which statistics."""
 
-    method: Literal["conformal", "model", "both"]
+    method: Literal["conformal", "model", "both"] | None  # None means what the profile gives
     level: float
     n_draws: int
     seed: int
@@ -48,10 +59,11 @@ class Request:
     convention: Convention
     min_first_rem_seconds: float | None  # None means the profile's
 
-    @property
-    def methods(self) -> tuple[IntervalMethod, ...]:
-        """One method, or both."""
-        return ("conformal", "model") if self.method == "both" else (self.method,)
+    def methods(self, profile: Profile) -> tuple[IntervalMethod, ...]:
+        """Return one method, or both."""
+        if self.method == "both":
+            return "conformal", "model"
+        return (default_method(profile) if self.method is None else self.method,)
 
 
 request_options = packed(
@@ -60,8 +72,7 @@ request_options = packed(
     option(
         "--method",
         type=click.Choice(["conformal", "model", "both"]),
-        default="conformal",
-        help="From errors on scored nights (conformal) or from draws (model).",
+        help="From errors on scored nights (conformal) or from draws (model). Default: what the profile has.",
     ),
     option(
         "--level",
@@ -103,7 +114,7 @@ request_options = packed(
     type=opt.PATH,
     help="Probabilities with --profile, or outputs of decode; folders, quoted patterns, a sample list.",
 )
-@option("--profile", "-p", metavar="NAME", help="A profile that fit made; an output records its own.")
+@option("--profile", "-p", metavar="NAME", help="Name or path; an output of decode records its own.")
 @opt.sample_list
 @request_options
 @opt.decoding
@@ -124,10 +135,11 @@ def intervals(
 ) -> None:
     """Compute intervals for total sleep time, latencies, stage minutes, bouts and other statistics.
 
-    Conformal intervals are as wide as the errors on scored nights were, and need a profile made by fit. Model
-    intervals come from draws in which the stager errs in its own way all night; how often they hold an
-    expert's value was measured on other stagers and cohorts. Under profiles without rules for this, they
-    reflect only the stager's own doubt and promise no coverage.
+    Conformal intervals are as wide as the errors on scored nights were, and need a profile made by fit; other
+    profiles give model intervals. These come from draws in which the stager errs in its own way all night;
+    how often they hold an expert's value was measured on other stagers and cohorts. They are withheld if the
+    stage shares of ten nights or more are outside the range of experts. Under profiles without rules for
+    this, they reflect only the stager's own doubt and promise no coverage.
 
     Examples
     --------
@@ -136,7 +148,7 @@ def intervals(
     if output is not None and output.suffix != ".tsv":
         raise UsageError(f"--output is {str(output)!r}, expected the name of a .tsv file.")
     loaded = None if profile is None else Profile.load(profile)
-    if loaded is not None and request.method != "model" and not loaded.intervals.get("errors"):
+    if loaded is not None and request.method in ("conformal", "both") and not loaded.intervals.get("errors"):
         raise InputError(
             f"profile {loaded.name!r} holds no errors on scored nights, so there are no conformal intervals. "
             "Make one that does from nights an expert scored, with stageguard fit, or ask for the weaker "
@@ -150,6 +162,7 @@ def intervals(
     outcomes = run_shown(
         partial(intervals_of, request, loaded, options), inputs.nights, "Drawing", quiet=as_json
     )
+    outcomes = withhold_by_stager(outcomes)
     done = succeeded(outcomes)
     if output is not None and done:
         spare = inputs.files(samples, None if profile is None else Path(profile), *companions.files)
@@ -201,11 +214,21 @@ class IntervalRow:
     reason: str
 
 
+class Pooled(NamedTuple):
+    """What is needed of a night to compare the stage shares of its stager with experts'."""
+
+    profile: Profile
+    night: MeasuredNight
+    cohort: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class IntervalsResult:
     """The intervals of one night."""
 
     facts: RecordingFacts
+    pooled: Pooled | None  # what tells whether to withhold the model intervals of all nights of a stager
+    stager: str | None
     n_scored_nights: int
     n_scored_subjects: int
     min_first_rem_seconds: float
@@ -214,9 +237,15 @@ class IntervalsResult:
     notes: tuple[str, ...]
     assumptions: tuple[str, ...]
 
+    def withheld(self) -> IntervalsResult:
+        """Return the night without model intervals, for its stager's stage shares."""
+        gone: dict[str, Any] = {"low": NAN, "high": NAN, "measured_coverage": NAN, "reason": UNLIKE_SHARES}
+        rows = (replace(row, **gone) if row.kind == "model" else row for row in self.intervals)
+        return replace(self, intervals=tuple(rows))
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, apart from messages."""
-        values = {item.name: getattr(self, item.name) for item in fields(self)[1:]}
+        values = {item.name: getattr(self, item.name) for item in fields(self)[2:]}
         return self.facts.to_dict() | values | {"intervals": [asdict(row) for row in self.intervals]}
 
 
@@ -228,7 +257,8 @@ def intervals_of(
     decoding, notes = decode_night(night.path, profile, options, start, night.source)
     lights = lights_of(night, request.lights_off, request.lights_on)
     rows: list[IntervalRow] = []
-    for method in request.methods:
+    methods, used = request.methods(decoding.profile), decoding.profile
+    for method in methods:
         measured = measure_intervals(
             decoding,
             method=method,
@@ -247,9 +277,14 @@ def intervals_of(
             )
             for name, interval in measured.items()
         ]
-    used, shortest = decoding.profile, request.min_first_rem_seconds
+    shortest, pooled = request.min_first_rem_seconds, None
+    is_judged = bool(used.intervals) or "shares" in used.provenance  # by fit, or by tune
+    if "model" in methods and used.posterior is not None and not is_judged:
+        pooled = Pooled(used, MeasuredNight.of(decoding.night, used), decoding.cohort)
     return IntervalsResult(
         RecordingFacts.of(decoding.hypnogram, used),
+        pooled,
+        decoding.stager or (None if decoding.is_of_other_stager else used.stager),
         max((row.n_scored_nights for row in rows), default=0),
         int(used.intervals.get("n_subjects", 0)),
         shortest_first_rem(used) if shortest is None else shortest,
@@ -258,6 +293,25 @@ def intervals_of(
         (*notes, *lights.notes),
         tuple(decoding.assumed),
     )
+
+
+def withhold_by_stager(outcomes: Sequence[Outcome[IntervalsResult]]) -> list[Outcome[IntervalsResult]]:
+    """Withhold the model intervals of all nights of a stager whose stage shares are outside experts'.
+
+    Whether they are is decided as by `tune`, from ten nights or more of one profile, stager and cohort.
+    """
+    found, stagers = list(outcomes), dict[tuple[object, ...], list[int]]()
+    for i, outcome in enumerate(found):
+        if outcome.ok and (pooled := outcome.result.pooled) is not None:
+            key = outcome.result.facts.profile_sha256, outcome.result.stager, pooled.cohort
+            stagers.setdefault(key, []).append(i)
+    for places in stagers.values():
+        nights = [pooled for i in places if (pooled := found[i].result.pooled) is not None]
+        repair = partial(repair_shares, profile=nights[0].profile, cohort=nights[0].cohort)
+        if len(nights) >= FEWEST_NIGHTS and repair([each.night for each in nights]).outcome in SHARES_OUTSIDE:
+            for i in places:
+                found[i] = replace(found[i], value=found[i].result.withheld())
+    return found
 
 
 def write_table(
@@ -273,12 +327,13 @@ def write_table(
     nights = [outcome.result for outcome in outcomes]
     rows = [[outcome.id, *astuple(row)] for outcome in outcomes for row in outcome.result.intervals]
     profiles = {night.facts.profile_sha256: night.facts.to_dict()["profile"] for night in nights}
-    has_draws = "model" in request.methods
+    methods = list(dict.fromkeys(row.kind for night in nights for row in night.intervals))
+    has_draws = "model" in methods
     book = {name: {"Description": text} for name, text in COLUMNS.items()} | {
         "stageguard": {
             "profiles": list(profiles.values()),
             "n_nights": len(nights),
-            "methods": list(request.methods),
+            "methods": methods,
             "n_draws": request.n_draws if has_draws else None,
             "seed": request.seed if has_draws else None,
             "share_of_draws": request.level if has_draws else None,
@@ -366,7 +421,7 @@ def _meaning(nights: Sequence[IntervalsResult], request: Request) -> Iterator[st
             f"of {count(first.n_scored_subjects, 'subject')} held out from the fit. They hold for nights "
             "like those: same stager, same kind of people."
         )
-    if "model" in request.methods:
+    if any(row.kind == "model" for row in rows):
         yield f"Model: {count(request.n_draws, 'draw')}, seed {request.seed}. {_model_words(rows)}"
     for reason in dict.fromkeys(
         row.reason for row in rows if row.kind == "model" and is_withheld(row.reason)
@@ -377,6 +432,8 @@ def _meaning(nights: Sequence[IntervalsResult], request: Request) -> Iterator[st
     if any(not isnan(row.measured_coverage) for row in rows):
         whose = "" if first.n_scored_subjects else " of other stagers of its kind"
         yield f"Covered: share of scored nights{whose} whose expert value lay inside such an interval."
+        if not first.n_scored_subjects and any(night.stager is None for night in nights):
+            yield OF_GOOD_STAGERS
     seconds = f"{first.min_first_rem_seconds:g} s"
     yield f"REM latency to a lasting bout ends with the first REM bout of {seconds} or more."
 
