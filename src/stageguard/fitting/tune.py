@@ -252,7 +252,7 @@ def decision(tuned: Profile) -> tuple[str, ...]:
         f"{above} {rule.acts_above:g} times the experts' {rule.fi_target:.3f}."
     )
     follows = "Its nights are not smoothed."
-    if tuned.provenance["shares"] == "labels alone":
+    if tuned.provenance["shares"] == "labels alone" and not tuned.smooths_labels:
         follows = "Nights of labels alone are not smoothed."
     elif rule.says_flicker:
         ratio = f"(its own / {rule.stager_fi:.3f}) to the power of {rule.exponent:g}"

@@ -64,7 +64,7 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
         `stages` and `epoch_seconds` say otherwise. A table (pandas, polars, xarray, dict of columns) or a
         `yasa.Hypnogram` is matched by the names of its columns. Of a `Hypnogram` or a list of stage names,
         each label becomes what experts say where a stager gives it, by the profile's `labels`; by typical
-        confusions, such a night is not smoothed by a rule. A list of nights gives a list.
+        confusions, such a night of a person is not smoothed by a rule. A list of nights gives a list.
     profile : Profile or str
         A profile, the name of a built-in one, or the path of a TOML file.
     stages : sequence of str, optional
@@ -201,7 +201,7 @@ def decode_under(profile: Profile, night: Night, solver: Solver | None = None) -
         fi_before = night.fragmentation_index(night.own)
         choice = Choice("fixed", setting, "fixed", fi_before, NAN, profile.prior_exponent)
     else:
-        if night.from_labels == "typical":  # they do not say which epochs are doubtful
+        if night.from_labels == "typical" and not profile.smooths_labels:
             fi = night.fragmentation_index(night.own)
             choice = Choice("labels", UNTOUCHED, "untouched", fi, fi)
         else:
