@@ -31,7 +31,7 @@ TASKS = {
     "Look at it": """night_report cohort_report methods_text plot_hypnogram plot_density plot_transitions
         plot_bouts plot_bland_altman plot_bands""",
     "Measure": """sleep_statistics SleepStatistics validity Validity agreement Agreement rare_events
-        RareEvent estimates Estimates intervals Intervals Interval posterior Posterior sample""",
+        RareEvent intervals Intervals Interval posterior Posterior sample""",
     "Whole days": "days Days Day Sleep find_sleeps",
     "Several experts, or few scored nights": """consensus soft_agreement among_experts AmongExperts
         grade Grade GradeCard drift Drift expert_bands prediction_powered PredictionPowered""",

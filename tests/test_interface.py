@@ -86,7 +86,6 @@ RESULTS = {
     "Agreement": lambda: sg.agreement(NIGHT.expert, sg.decode(NIGHT.density, "human-psg-5")),
     "Change": lambda: sg.explain(sg.decode(NIGHT.density, "human-psg-5"))[0],
     "Decoding": lambda: sg.decode(NIGHT.density, "human-psg-5"),
-    "Estimates": lambda: sg.estimates(sg.decode(NIGHT.density, "human-psg-5")),
     "Intervals": lambda: sg.intervals(sg.decode(NIGHT.density, "human-psg-5"), method="model", n=50),
     "Posterior": lambda: sg.posterior(NIGHT.density, "human-psg-5"),
     "SleepStatistics": lambda: sg.sleep_statistics(sg.decode(NIGHT.density, "human-psg-5")),

@@ -36,7 +36,6 @@ PUBLIC = {
     "measures.bands": "expert_bands",
     "measures.days": "Day Days Sleep days",
     "measures.drift": "Drift drift",
-    "measures.estimates": "Estimates estimates",
     "measures.experts": "AmongExperts among_experts consensus soft_agreement",
     "measures.grade": "grade",
     "measures.grade_card": "Grade GradeCard",

@@ -42,8 +42,6 @@ from stageguard.measures.days import Sleep as Sleep
 from stageguard.measures.days import days as days
 from stageguard.measures.drift import Drift as Drift
 from stageguard.measures.drift import drift as drift
-from stageguard.measures.estimates import Estimates as Estimates
-from stageguard.measures.estimates import estimates as estimates
 from stageguard.measures.experts import AmongExperts as AmongExperts
 from stageguard.measures.experts import among_experts as among_experts
 from stageguard.measures.experts import consensus as consensus

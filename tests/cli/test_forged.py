@@ -285,7 +285,7 @@ DAMAGES = {
     "not UTF-8": lambda text: text.replace("layout", "l\udcffyout"),
     "no record": lambda text: '{"stageguard": 7}',
     "no hash": lambda text: text.replace('"sha256": "' + json.loads(text)["stageguard"]["sha256"], '"x": "'),
-    "a number": lambda text: text.replace('"rem_latency_minutes": ', '"rem_latency_minutes": 1'),
+    "a number": lambda text: text.replace('"n_epochs": ', '"n_epochs": 1'),
     "measures of another kind": lambda text: sealed(text, {"measured": 7}),
     "a strength without its parts": lambda text: sealed(text, {"strength": {}}),
     "an impossible count": lambda text: sealed(text, {"n_changed": -5}),
@@ -366,7 +366,7 @@ def test_statistics_of_a_forged_sidecar_are_warned_about(capsys, folder):
     run = Runner(capsys)
     assert run(*words).code == 0
     sidecar = out / "n1.hypnogram.json"
-    sidecar.write_text(sidecar.read_text().replace('"expected_minutes": ', '"expected_minutes":  '))
+    sidecar.write_text(sidecar.read_text().replace('"n_filled": ', '"n_filled":  '))
     assert "n1.hypnogram.json: is not what decode wrote" not in run("stats", out).out
-    sidecar.write_text(sidecar.read_text().replace('"n_filled": 0', '"n_filled": 1'))
+    sidecar.write_text(sidecar.read_text().replace('"n_filled":  0', '"n_filled":  1'))
     assert mentions(run("stats", out).out, "n1.hypnogram.json", "what decode wrote")

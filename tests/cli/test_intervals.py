@@ -160,16 +160,6 @@ def test_measured_coverage_belongs_to_the_level_it_was_measured_at(run, night, f
     assert "Covered:" not in run("intervals", night, "-p", fitted, *OURS, "--level", "0.8").out
 
 
-def test_expected_minutes_say_which_are_counted_and_which_are_sums(run, night, tmp_path, monkeypatch):
-    monkeypatch.setattr("stageguard.report.summary.MUCH_MINUTES", 0.0)
-    sums = dict.fromkeys(("minutes_W", "minutes_N", "minutes_R"), "posterior")
-    own = sg.Profile.load(BASE).replace(estimators=sums | {"tst_minutes": "path"})
-    own.save(tmp_path / "own.toml")
-    shown = " ".join(run("decode", night, "-p", tmp_path / "own.toml", "-o", tmp_path / "n").out.split())
-    words = "(TST counted on the decoded stages; W, N and R sum of the posterior)"
-    assert mentions(shown, "Expected", words)
-
-
 def test_another_cohort_has_its_intervals_withheld(run, night, fitted):
     ran = run("intervals", night, "-p", fitted, "--cohort", "their lab")
     shown = " ".join(ran.out.split())

@@ -260,7 +260,7 @@ def test_where_nothing_is_better_the_profile_is_the_default():
     assert found.steps_aside and found.profile.provenance["steps_aside"]
     assert found.chosen == Candidate("default", clock=True)
     base = sg.Profile.load(BASE)
-    for name in ("strength", "clock", "transitions", "rare", "not_for", "calibration", "estimators", "joint"):
+    for name in ("strength", "clock", "transitions", "rare", "not_for", "calibration", "joint"):
         assert getattr(found.profile, name) == getattr(base, name), name
     for density in perfect.densities:
         plain = decode(density, base)

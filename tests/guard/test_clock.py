@@ -365,12 +365,6 @@ def test_a_single_other_epoch_does_not_end_a_bout_that_is_spared():
     assert (decode(rows, profile).hypnogram.labels[38:54] != 4).all()
 
 
-def test_rem_that_lasts_stays_in_the_reported_latency_too():
-    profile = sg.Profile.load("human-psg-5")
-    assert sg.estimates(decode(night_of(profile, 16, 0.6), profile)).rem_latency_minutes == 9.0
-    assert sg.estimates(decode(night_of(profile, 15, 0.6), profile)).rem_latency_minutes == 150.0
-
-
 def test_the_clock_leaves_no_wake_in_the_middle_of_rem():
     profile = sg.Profile.load("human-psg-5")
     rows = night_of(profile, 12, 0.6)

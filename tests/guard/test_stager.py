@@ -107,13 +107,13 @@ def test_calibration_and_shares_belong_to_the_stager():
 
 def test_a_fitted_profile_does_elsewhere_what_its_base_does():
     base = profile_of().replace(strength={"rule": "target", "fi_target": 0.05}, min_bout_seconds={"N": 60})
-    fitted = tuned(base=base.to_dict(), min_bout_seconds={"R": 90}, estimators={"tst_minutes": "path"})
+    fitted = tuned(base=base.to_dict(), min_bout_seconds={"R": 90})
     plain = decode(OTHER, base)
     for said in ({}, {"stager": "YASA 0.9"}):
         result = decode(OTHER, fitted, **said)
         assert result.is_foreign and result.is_of_other_stager
         assert np.array_equal(result.hypnogram.labels, plain.hypnogram.labels)
-        assert result.score == plain.score and not result.profile.estimators
+        assert result.score == plain.score
         assert mentions(result.assumed, repr(base.name))
         assert base.name in result.methods_text()
     assert not decode(OTHER, fitted, stager="YASA 0.8").is_foreign

@@ -10,7 +10,6 @@ import stageguard as sg
 from stageguard.base.errors import MissingExtraError
 from stageguard.measures import paired as paired_module
 from stageguard.measures.architecture import ARCHITECTURE, architecture, architecture_errors, night_errors
-from stageguard.measures.statistics import AASM
 
 
 def night(text, scheme="wnr3"):
@@ -57,18 +56,6 @@ def test_rem_that_is_never_shown_comes_at_the_end():
     errors = night_errors({"after": night("WNNNNNNN"), "expert": night("WNNNNRRR")})["after"]
     assert errors["rem_latency_minutes"] == 8 - 4  # of eight minutes; the expert's comes after four of sleep
     assert errors["rem_bout_minutes"] == 3
-
-
-def test_the_rem_latency_to_report_takes_the_place_of_the_paths():
-    scorings = {"before": night(GUESS), "after": night("WWNNRNNNRRRRWNNNRRNN"), "expert": night(EXPERT)}
-    errors = night_errors(scorings, AASM, 5.5)
-    assert errors["after"]["rem_latency_minutes"] == 6 - 2
-    assert errors["after"]["rem_latency_estimate_minutes"] == 6 - 5.5
-    assert errors["before"]["rem_latency_estimate_minutes"] == errors["before"]["rem_latency_minutes"]
-    assert night_errors(scorings, AASM, float("nan"))["after"]["rem_latency_estimate_minutes"] == 20 - 6
-    rows, _ = architecture_errors({"a": errors})
-    assert rows[-1].quantity == "rem_latency_estimate_minutes"
-    assert rows[-1].after.mean == 0.5
 
 
 def test_what_one_side_lacks_has_no_error():

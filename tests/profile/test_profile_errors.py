@@ -486,3 +486,8 @@ def test_labels_most_often_mean_what_they_say(key, stage, row, parts):
 @pytest.mark.parametrize("labels", [{}, {"source": "x"}, {"shares": LABEL_ROWS, "refused": "why"}])
 def test_labels_have_shares_or_the_reason_why_not(labels):
     assert mentions(complaint("labels", labels), "either shares or refused")
+
+
+def test_a_key_that_was_removed_is_named():
+    said = complaint("estimators", {"tst_minutes": "posterior"})
+    assert mentions(said, "'estimators'", "removed from profiles", "Delete")

@@ -14,6 +14,7 @@ from nights import decode
 from small import ROWS, night, profile_of
 from stageguard.base.errors import InputError
 from stageguard.guard.explain import Effect
+from stageguard.night.quantities import quantity_of
 from stageguard.profile.fingerprint import mark_of
 from stageguard.profile.schema import KEYS
 from stageguard.report.summary import summary_of
@@ -43,7 +44,6 @@ FULL = {
     "calibration": {"temperature": 1.3, "biases": {"W": 0.5, "N": -0.25, "R": 0.0}},
     "clock": {"weight": 0.75, "step_minutes": 5.0, "curves": {"R": [-3.0, -2.0, -1.0]}},
     "durations": {"W": [0.5, 0.3, 0.2]},
-    "estimators": {"rem_latency_minutes": "draws"},
     "provenance": {
         "n_nights": 25,
         "n_subjects": 24,
@@ -74,7 +74,6 @@ SAID = {
     "calibration": "a temperature of 1.3",
     "clock": "In the first 10 min of sleep, R was weighted",
     "durations": "Bouts of W were scored by the distribution of their lengths",
-    "estimators": "REM latency is the median, over 25 draws",
     "provenance": "fitted to 25 nights of 24 sleepers, starting from human-psg-3; its settings (fixed "
     "0.35) were chosen "
     "by cross-validation of 2 candidates",
@@ -225,7 +224,7 @@ def test_pins_gaps_poor_signal_and_lights_are_counted():
     assert "The stage of 1 epoch was given by hand." in text
     assert "Sleep before lights off (epoch 3)" in text
     plain = decode(CALM, profile_of()).methods_text()
-    assert not any(word in plain for word in ("without probabilities", "signal quality", "by hand", "lights"))
+    assert not any(word in plain for word in ("without probabilities", "signal quality", "by hand", "before lights"))
 
 
 def test_another_cohort_and_another_stager_are_said():
@@ -280,16 +279,11 @@ def test_a_profile_says_whether_it_was_tuned_fitted_or_counted():
     assert f"counted on {profile.provenance['n_scorings']:,} expert scorings of" in counted
 
 
-def test_each_definition_of_rem_latency_is_said():
-    for estimator, words in {
-        "path": "to the first epoch of REM.",
-        "bout": "to the first REM bout of 2 min or longer.",
-        "clock": "in the night decoded under the full clock",
-        "expected": "3 min of REM are expected",
-        "draws": "over 25 draws",
-    }.items():
-        text = everything(estimators={"rem_latency_minutes": estimator}).methods_text()
-        assert words in text.partition("REM latency is")[2]
+def test_latencies_are_defined_as_in_the_tables():
+    text = everything().methods_text()
+    for key in ("sol_minutes", "sol_10min_minutes", "rem_latency_minutes", "rem_latency_bout_minutes"):
+        quantity = quantity_of(key)
+        assert f"{quantity.title} is the time {quantity.definition}." in text
     assert (
         "REM latency"
         not in decode(CALM[:, :2] / CALM[:, :2].sum(1, keepdims=True), "human-actigraphy-2").methods_text()

@@ -250,17 +250,6 @@ def test_parquet_and_text_of_one_name_share_nothing(run, tmp_path):
         assert "2 done before, 0 decoded" in again
 
 
-@pytest.mark.parametrize("output", ["out.parquet", "out.csv"])
-def test_statistics_of_a_decoded_table_have_what_was_expected_of_its_nights(run, tmp_path, output):
-    path = cohort(tmp_path / "in.csv", nights_of(3), ["a", "b", "c"])
-    run("decode", path, "-p", PROFILE, "-o", tmp_path / output)
-    rows = table_rows(tmp_path / f"{output}.nights.tsv")
-    mean = np.mean([float(row["expected_tst_minutes"]) for row in rows])
-    ran = run("stats", tmp_path / output)
-    (line,) = (line.split() for line in ran.out.splitlines() if line.startswith("TST, expected"))
-    assert line[3:6] == ["3", "n/a", f"{mean:.1f}"]
-
-
 def test_a_table_that_was_edited_is_said_to_be_once(run, tmp_path):
     path, output = cohort(tmp_path / "in.csv", nights_of(3), ["a", "b", "c"]), tmp_path / "out.csv"
     run("decode", path, "-p", PROFILE, "-o", output)
@@ -474,31 +463,6 @@ def test_early_rem_that_was_removed_is_named_for_a_few_nights_and_for_a_table(ru
     table = cohort(tmp_path / "both.csv", [early, late], ["early", "late"])
     shown = run("decode", table, "-p", "human-psg-5", "-o", tmp_path / "out.csv").out
     assert "Early REM removed: on 1 of 2 nights: early (column early_rem_removed)" in shown
-
-
-def test_early_rem_that_was_kept_and_passed_over_is_named_for_a_few_nights_and_for_a_table(run, tmp_path):
-    early = np.full((400, 5), 0.02)
-    early[:20, 0] = early[20:24, 1] = early[24:, 2] = 0.92
-    early[24:36] = early[220:300] = [0.02, 0.02, 0.02, 0.02, 0.92]
-    late = early.copy()
-    late[24:36] = early[24:36, [0, 1, 4, 3, 2]]
-    for name, night in (("early", early), ("late", late)):
-        np.savetxt(tmp_path / f"{name}.csv", night, delimiter=",", header="W,N1,N2,N3,R", comments="")
-    files = (tmp_path / "early.csv", tmp_path / "late.csv")
-    words = "the best estimate of REM latency passes over it (column early_rem_kept_minutes). Look at it."
-    shown = " ".join(run("decode", *files, "-p", "human-psg-5", "-o", tmp_path / "out").out.split())
-    assert f"Early REM kept: on 1 of 2 nights: {files[0]}: {words}" in shown
-    one = " ".join(run("decode", files[0], "-p", "human-psg-5").out.split())
-    assert mentions(one, "passes", "REM", "2 min")
-    measured = run("stats", tmp_path / "out", "-o", tmp_path / "s.tsv").out
-    assert mentions(" ".join(measured.split()), "early", "REM", "early")
-    assert mentions(" ".join(measured.split()), "lasting", "REM", "bout", "120 s")
-    table = cohort(tmp_path / "both.csv", [early, late], ["early", "late"])
-    shown = run("decode", table, "-p", "human-psg-5", "-o", tmp_path / "out.csv").out
-    assert f"Early REM kept: on 1 of 2 nights: early: {words}" in " ".join(shown.split())
-    for path in (tmp_path / "out" / "cohort.tsv", tmp_path / "out.csv.nights.tsv", tmp_path / "s.tsv"):
-        rows = [line.split("\t") for line in path.read_text().splitlines()]
-        assert [row[rows[0].index("early_rem_kept_minutes")] for row in rows[1:]] == ["2", "n/a"], path
 
 
 def test_a_cohort_that_is_not_said_is_told_for_a_few_nights_and_for_a_table(run, tmp_path):

@@ -14,7 +14,6 @@ from stageguard.cli.scored_files import Experts, ReadOptions, ScoredFile, read_e
 from stageguard.formats.companions import ListRow, in_list_words, read_groups
 from stageguard.formats.density import listed
 from stageguard.measures.cohort import CohortNight, MeasuredScorings, measure_night
-from stageguard.measures.estimates import Estimates
 from stageguard.measures.grade_card import GradeCard
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.runner.inputs import Input, lights_of, scoring_of
@@ -32,11 +31,6 @@ class MeasuredInput:
     measuring: StatisticsOptions  # with the lights of the night
     group: ListRow | None
     notes: tuple[str, ...]
-
-    @property
-    def estimates(self) -> Estimates | None:
-        """Estimates from the probabilities of the night, if they are known."""
-        return self.scorings.estimates
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +90,14 @@ class CohortReader:
         lights = lights_of(night, *self.measuring.lights)
         measuring = replace(self.measuring, lights_off=lights.off, lights_on=lights.on)
         try:
-            estimates = scored.estimates(measuring)
             scorings = CohortNight(
-                *(night.id, scored.before, scored.after, expert, scored.profile, estimates),
+                *(night.id, scored.before, scored.after, expert, scored.profile),
                 *(scored.steered, scored.effect, scored.period),
             )
             measured = measure_night(scorings, measuring)
         except InputError as error:
             raise (in_list_words(error) if lights.is_listed else error) from None
         notes = [*scored.notes, *lights.notes]
-        if estimates is None and scored.recorded.estimates is not None:
-            notes.append("expected minutes were recorded for other lights or definitions, and are left out")
         return MeasuredInput(scored, scorings, measured, measuring, group, tuple(notes))
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from math import isnan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -128,8 +127,6 @@ def print_summary(
         out.print(summary.aside, style="bold red")
     if summary.is_early_rem_odd:
         _print_early_rem(summary, out)
-    if summary.expected:
-        out.print(summary.expected)
 
 
 def _print_early_rem(summary: DecodingSummary, out: Console) -> None:
@@ -173,9 +170,6 @@ def print_cohort(outcomes: Sequence[Outcome[DecodedFile]], out: Console) -> None
     people = [outcome for outcome in outcomes if summaries[outcome.file].is_early_rem_odd]
     removed = [outcome.file for outcome in people if outcome.result.row.early_rem_removed]
     out.list("Early REM removed", [_some_nights(removed, len(outcomes))] if removed else [])
-    _print_early_rem_kept(
-        {outcome.file: outcome.result.row.early_rem_kept_minutes for outcome in people}, out
-    )
     folders = sorted({str(outcome.result.outputs["tsv"].parent) for outcome in outcomes})
     out.print(f"Wrote {count(len(outcomes), 'hypnogram')} to {', '.join(folders)}")
     print_read(notes_of(outcomes), out)
@@ -190,17 +184,6 @@ def _before_and_after(row: BeforeAfter | None) -> tuple[Piece, Piece]:
         return "n/a", "n/a"
     _, before, after, _ = row.cells()
     return placed(before, row.before_place), placed(after, row.after_place)
-
-
-def _print_early_rem_kept(nights: Mapping[str, float], out: Console) -> None:
-    """List the nights that keep early REM which the estimate of REM latency passes over.
-
-    `nights` are the minutes from sleep onset to that REM, NaN without any.
-    """
-    kept = [name for name, minutes in nights.items() if not isnan(minutes)]
-    if kept:
-        text = f"{_some_nights(kept, len(nights))}: the best estimate of REM latency passes over it"
-        out.list("Early REM kept", [f"{text} (column early_rem_kept_minutes). {_look_at(kept)}"])
 
 
 def _some_nights(names: Sequence[str], n_nights: int) -> str:
@@ -237,7 +220,6 @@ def _print_common(manifest: Manifest, out: Console) -> None:
     if early:
         text = f"{_some_nights(early, len(rows))} (column early_rem_removed). {_look_at(early)}"
         out.list("Early REM removed", [text])
-    _print_early_rem_kept({row.id: row.early_rem_kept_minutes for row in rows}, out)
     strengths = Counter(f"{row.rule}, {row.step}" for row in rows).most_common()
     out.list("Strength", ["; ".join(f"{text} ({n:,})" for text, n in strengths)])
     out.list("Warning", _counted(manifest.warnings))

@@ -170,15 +170,12 @@ class GradeReader:
             refuse_copies(panel, scored.final, scored.before)
         refuse_taught(scored, panel)
         measuring = StatisticsOptions(lights_off=lights[0], lights_on=lights[1])
-        estimates = scored.estimates(measuring) if is_decoded(scored) else None
         final = scored.final
         if self.align:
             names = [night.path.name, *(path.name for path in paths if path is not None)]
             final, panel = _aligned(final, panel, names)
-            estimates = estimates if final.n_epochs == scored.final.n_epochs else None
         measured = measure_panel(
             *(night.id, person, final, panel, measuring),
-            estimates=None if estimates is None else estimates.values("after"),
             features=features_of_file(night.path, scored, self.options),
         )
         pairs = tuple(None if each is None else (each, final) for each in panel)

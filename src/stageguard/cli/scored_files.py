@@ -35,14 +35,12 @@ from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import Effect
 from stageguard.measures.bouts import hypnogram_before
-from stageguard.measures.estimates import Estimates, estimates_of
-from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.align import SPARE_EPOCHS, end_together
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.period import Period
 from stageguard.night.quantities import Steering
 from stageguard.night.stages import StageScheme
-from stageguard.night.timing import lights_window, recording_start, with_start
+from stageguard.night.timing import recording_start, with_start
 from stageguard.profile.night_stages import in_stages_of
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import DecodeOptions, decode_file, reading_with, start_of
@@ -163,19 +161,6 @@ class ScoredFile:
         if self.decoding is None:
             return self.recorded.period
         return self.decoding.period if self.decoding.profile.measures_sleep_period else None
-
-    def estimates(self, options: StatisticsOptions) -> Estimates | None:
-        """Return estimates from the probabilities, if they are known for these options."""
-        if self.decoding is not None:
-            return estimates_of(replace(self.decoding, hypnogram=self.final), options)
-        known = self.recorded.estimates
-        if known is None:
-            return None
-        window = lights_window(self.final, *options.lights)
-        is_default = replace(options, lights_off=None, lights_on=None, lights_on_phase=None)
-        if (known.first_epoch, known.stop_epoch) != window or is_default != StatisticsOptions():
-            return None
-        return known
 
     @property
     def final(self) -> Hypnogram:

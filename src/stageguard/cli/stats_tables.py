@@ -15,7 +15,7 @@ from stageguard.base.arrays import NAN, Floats
 from stageguard.cli.outcomes import length_words
 from stageguard.cli.terminal import Console, count, one_line
 from stageguard.formats.cohort_files import Cohort, scoring_names
-from stageguard.measures.architecture import ERROR_QUANTITIES, STEERED_LIKE
+from stageguard.measures.architecture import ARCHITECTURE, STEERED_LIKE
 from stageguard.measures.cohort import CohortTable
 from stageguard.measures.grade_card import GradeCard
 from stageguard.measures.groups import METHOD, GroupDifference
@@ -153,7 +153,7 @@ def print_errors(cohort: Cohort, out: Console) -> None:
             gain = "n/a" if isnan(row.improvement_percent) else f"{row.improvement_percent:+.1f}"
             cells = [_spread(row.before), *cells, gain]
             cells += [_p(NAN if row.after is None else row.after.p)] if has_p else []
-        title = titled(STEERED_LIKE[row.quantity], ERROR_QUANTITIES[row.quantity], cohort.table)
+        title = titled(STEERED_LIKE[row.quantity], ARCHITECTURE[row.quantity], cohort.table)
         rows.append((title, row.n_subjects, *cells))
     out.table(("", ">n", *(f">{title}" for title in titles)), rows)
     out.list("Method", [cohort.errors_method])

@@ -13,8 +13,6 @@ from stageguard.base.schema import plain_table
 from stageguard.base.version import __version__
 from stageguard.fitting.candidates import ARGMAX, DEFAULT, Candidate
 from stageguard.fitting.cross_validation import HeldOut, Selection
-from stageguard.fitting.estimates import DEFAULT as DEFAULT_ESTIMATOR
-from stageguard.fitting.estimates import EstimatorChoice
 from stageguard.fitting.judging import COLUMNS, Criterion
 from stageguard.fitting.label_shares import count_shares
 from stageguard.fitting.learning_curve import LearningCurve
@@ -72,7 +70,6 @@ class Fitted:
     names: FitNames
     choice: FitChoice | None = None  # None if only hypnograms were counted
     decoded: Sequence[Decoding] = ()  # held-out nights, each by the profile fitted without it
-    estimators: tuple[EstimatorChoice, ...] = ()
 
 
 def fitted_document(fitted: Fitted) -> dict[str, Any]:
@@ -94,9 +91,6 @@ def fitted_document(fitted: Fitted) -> dict[str, Any]:
     document = profile.to_dict() | _words(fitted) | _belongs(fitted)
     if choice is not None:
         document["intervals"] = _intervals(fitted)
-        chosen = {each.statistic: each.estimator for each in fitted.estimators}
-        surely = {name: way for name, way in chosen.items() if way != DEFAULT_ESTIMATOR}
-        document["estimators"] = surely or None
     document["not_for"] = _cautions(base, fitted.names.cohort, profile)
     rare = material.counts().rare_pairs()
     index = base.scheme.names.index
@@ -114,7 +108,7 @@ def fitted_document(fitted: Fitted) -> dict[str, Any]:
 def _default_document(fitted: Fitted, choice: FitChoice) -> dict[str, Any]:
     """Return the document of a profile that does what is done without scored nights, and says what it is.
 
-    Rules, clock, cautions and estimators are those of the base profile, tuned if nights are enough. Scored
+    Rules, clock and cautions are those of the base profile, tuned if nights are enough. Scored
     nights give its bands, and the errors from which intervals are made.
     """
     training, base = fitted.training, fitted.training.base
@@ -325,12 +319,6 @@ def _provenance(fitted: Fitted) -> dict[str, Any]:
     }
     if choice is not None:
         provenance |= _evidence(choice, training, list(material.endpoints.names))
-    if fitted.estimators:
-        rows = [each.to_dict() for each in fitted.estimators]
-        provenance["estimators"] = {
-            "columns": list(rows[0]),
-            "rows": [[_plain(value) for value in row.values()] for row in rows],
-        }
     return provenance
 
 

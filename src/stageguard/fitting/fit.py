@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy.typing as npt
 
 from stageguard.base import checks
-from stageguard.base.errors import InputError, warn
+from stageguard.base.errors import InputError, StageGuardWarning, warn
 from stageguard.fitting.calibration import HIGHEST_TEMPERATURE, LOWEST_TEMPERATURE
 from stageguard.fitting.candidates import (
     FEW_SUBJECTS_GAIN,
@@ -33,15 +34,16 @@ from stageguard.fitting.cross_validation import (
 )
 from stageguard.fitting.document import FitChoice, FitNames, Fitted, default_words, fitted_document
 from stageguard.fitting.endpoints import Kind
-from stageguard.fitting.estimates import choose_estimators, held_out_decodings
 from stageguard.fitting.judging import LEAST_KAPPA, Criterion, Status
 from stageguard.fitting.label_shares import across_groups
 from stageguard.fitting.learning_curve import LearningCurve, learning_curve, sizes_below
 from stageguard.fitting.material import Material, read_material
 from stageguard.fitting.report import FitReport
 from stageguard.fitting.training import FitBase, Training, train
+from stageguard.guard.decode import decode
+from stageguard.guard.decoding import Decoding
 from stageguard.guard.options import GuardOptions, set_signature
-from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnodensity import FromLabels, Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.known_stagers import Training as Trained
 from stageguard.profile.profile import Profile, as_profile
@@ -265,11 +267,26 @@ def _fit_by_cross_validation(
     names = replace(names, notes=(*names.notes, *_notes(material, scope, selection, training)))
     fitted = Fitted(training, names, choice)
     if nested is not None:
-        decoded = held_out_decodings(nested, by_default=choice.steps_aside)
-        # the default has the base profile's estimators
-        estimators = () if choice.steps_aside else choose_estimators(nested, decoded)
-        fitted = replace(fitted, decoded=decoded, estimators=estimators)
+        fitted = replace(fitted, decoded=held_out_decodings(nested, by_default=choice.steps_aside))
     return _report(fitted)
+
+
+def held_out_decodings(held_out: HeldOut, *, by_default: bool) -> list[Decoding]:
+    """Return every night decoded by the profile fitted without it, or by the default."""
+    material, decoded = held_out.nights, []
+    profiles = held_out.default_profiles if by_default else held_out.profiles
+    for night, profile in zip(material.nights, profiles, strict=True):
+        assert night.matrix is not None
+        # the coverage of intervals depends on what the stager gives
+        from_labels: FromLabels | None = None if night.said is None else "own"
+        about = (material.scheme, material.epoch_seconds)
+        density = Hypnodensity(night.matrix, *about, from_labels=from_labels)
+        if by_default:
+            density = night.unscored(material)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", StageGuardWarning)  # a fit may change many epochs
+            decoded.append(decode(density, profile, trained=night.trained))
+    return decoded
 
 
 def _n_rounds(material: Material, folds: Folds, n_folds: int, *, with_curve: bool) -> int:
@@ -333,7 +350,6 @@ def _report(fitted: Fitted) -> FitReport:
         learning_curve=None if choice is None else choice.curve,
         n_complete_bouts=material.counts().n_complete_bouts(),
         notes=fitted.names.notes,
-        estimators=fitted.estimators,
     )
     if report.steps_aside:
         does = default_words(fitted.training)

@@ -10,7 +10,6 @@ from stageguard.base.lazy import ShownInNotebooks
 from stageguard.base.values import ComparedByValue
 from stageguard.fitting.candidates import Candidate
 from stageguard.fitting.cross_validation import HeldOut, Output
-from stageguard.fitting.estimates import EstimatorChoice
 from stageguard.fitting.judging import COLUMNS, Criterion, JudgedCandidate
 from stageguard.fitting.learning_curve import LearningCurve
 from stageguard.profile.profile import Profile
@@ -47,8 +46,6 @@ class FitReport(ComparedByValue, ShownInNotebooks):
         Bouts counted per stage.
     notes : tuple of str
         What was assumed, and what was left out for lack of nights.
-    estimators : tuple of EstimatorChoice
-        The estimator of each statistic, chosen on held-out nights; empty if `nested` is None.
     """
 
     profile: Profile
@@ -65,7 +62,6 @@ class FitReport(ComparedByValue, ShownInNotebooks):
     learning_curve: LearningCurve | None
     n_complete_bouts: Mapping[str, int]
     notes: tuple[str, ...]
-    estimators: tuple[EstimatorChoice, ...] = ()
 
     def table(self) -> list[dict[str, Any]]:
         """Return the candidates' scores as plain rows, the chosen one included."""
@@ -102,7 +98,6 @@ class FitReport(ComparedByValue, ShownInNotebooks):
             "held_out_gain_over_default": _as_tables(self.gains("default")),
             "learning_curve": None if self.learning_curve is None else self.learning_curve.to_dict(),
             "n_complete_bouts": dict(self.n_complete_bouts),
-            "estimators": [each.to_dict() for each in self.estimators],
             "notes": list(self.notes),
         }
 

@@ -31,13 +31,6 @@ OWN_COLUMNS = {
     "n_epochs": {"Description": "Epochs of the recording", "Units": "count"},
     "epoch_seconds": {"Description": "Length of an epoch", "Units": "s"},
     "epochs_changed": {"Description": "Epochs whose stage decoding changed", "Units": "count"},
-    "sol_estimator": {"Description": "What the best estimate of sleep onset latency is read off"},
-    "rem_latency_estimator": {"Description": "What the best estimate of REM latency is read off"},
-    "early_rem_kept_minutes": {
-        "Description": "How soon after sleep onset the decoded stages have REM that the best estimate of REM "
-        "latency passes over; n/a where it passes over none within 15 min",
-        "Units": "min",
-    },
 }
 ESTIMANDS = {
     "mean": "the mean",
@@ -122,9 +115,6 @@ class Facts:
     n_epochs: int
     epoch_seconds: float
     epochs_changed: int | None
-    sol_estimator: str | None = None
-    rem_latency_estimator: str | None = None
-    early_rem_kept_minutes: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 from pathlib import Path
-from typing import Any, cast
 
 from stageguard.base.errors import FileFormatError, ProfileError, record_fault, warn
 from stageguard.base.files import (
@@ -31,8 +30,6 @@ from stageguard.formats.outputs import (
 from stageguard.formats.shared_profile import keep_profile, recorded_profile
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.guard.strength import steered_by
-from stageguard.measures.estimates import Kind, estimators_of_minutes
-from stageguard.profile.profile import Profile
 
 FEW = 3  # this many nights of one row each at the beginning mean that the ids number epochs
 _PLAIN_NAME = re.compile(r"[\w.@+=-]{1,100}")
@@ -113,7 +110,6 @@ def _write_sidecars(path: Path, found: Mapping[str, Path]) -> None:
                 "profile": describe_profile(profile, is_shared=True),
                 "strength": {"step": of_night[name]["step"]},
                 "steered": sorted(steered_by(of_night[name]["step"], acting.prior_exponent, biases)),
-                "measured": {"estimates": _estimates(of_night[name], acting)},
             }
             of_file["sha256"] = sidecar_sha256({"stageguard": of_file})
             text = json.dumps({"stageguard": of_file})
@@ -123,31 +119,6 @@ def _write_sidecars(path: Path, found: Mapping[str, Path]) -> None:
         raise
     except (KeyError, TypeError, ValueError, ProfileError) as error:
         raise file_error(sidecar, record_fault(error)) from None
-
-
-def _estimates(row: Mapping[str, str], profile: Profile) -> dict[str, Any]:
-    """Return a row of a decoded table's nights for `Estimates.from_dict`; it has only the best estimates."""
-
-    def number(key: str) -> float | None:
-        return None if row.get(key, "n/a") == "n/a" else float(row[key])
-
-    names = profile.scheme.names
-    unknown: dict[str, float | None] = dict.fromkeys(names)
-    best = {stage: number(f"expected_minutes_{stage}") for stage in names}
-    kind = cast(Kind, row["stager_kind"])
-    return {
-        "window": [0, int(row["n_epochs"])],
-        "expected_minutes": {"before": unknown, "after": unknown, "best": best},
-        "expected_tst_minutes": {"before": None, "after": None, "best": number("expected_tst_minutes")},
-        "estimators": estimators_of_minutes(profile, kind),
-        "stager_kind": kind,
-        "wake": profile.scheme.wake,
-        "sol_minutes": number("sol_estimate_minutes"),
-        "sol_estimator": row["sol_estimator"],
-        "rem_latency_minutes": number("rem_latency_estimate_minutes"),
-        "rem_latency_estimator": row["rem_latency_estimator"],
-        "early_rem_kept_minutes": number("early_rem_kept_minutes"),
-    }
 
 
 def _text(rows: Iterable[CellRow], delimiter: str) -> str:

@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from stageguard.base.arrays import Indices
 from stageguard.guard.explain import Effect
-from stageguard.measures.estimates import Estimates
 from stageguard.night.period import Period
 from stageguard.night.quantities import Steering
 from stageguard.night.stages import StageScheme
@@ -91,7 +90,6 @@ class RawDensity:
 class Recorded:
     """What `decode` recorded about a night in the sidecar."""
 
-    estimates: Estimates | None = None
     steered: frozenset[Steering] = frozenset()  # what the profile steered
     effect: Effect | None = None  # what decoding did, if the sidecar says so
     period: Period | None = None  # the sleep period that the rules measured

@@ -290,17 +290,6 @@ def without_clock(decoding: Decoding) -> Labels:
     return solver.path(decoding.night.timed(None), decoding.setting).labels
 
 
-def under_full_clock(decoding: Decoding) -> Decoding:
-    """Decode a night again at its strength, with its clock at weight 1, if it has one."""
-    clock = decoding.night.clock
-    if clock is None:
-        return decoding
-    solver = solver_for(decoding.profile, decoding.epoch_seconds)
-    night, path, _ = decode_timed(solver, decoding.night.timed(clock.in_full()), decoding.setting)
-    # the strength stays that of the night as it was decoded; the labels are new
-    return _decoding(path, decoding.profile, decoding.strength, night, decoding.setting)
-
-
 def check_cohort(profile: Profile, cohort: str | None) -> None:
     """Warn or refuse if the profile is not made for a cohort."""
     if cohort is None:

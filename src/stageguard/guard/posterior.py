@@ -222,11 +222,6 @@ def posterior_like(result: Decoding) -> Posterior:
     return _mean_posterior(result)
 
 
-def path_draws(result: Decoding, *, n: int, seed: int = 0) -> Labels:
-    """Draw `n` nights (n, n_epochs) at the strength of the path, whatever the profile's `posterior` rules."""
-    return _draw(result, n, seed)
-
-
 def path_marginals(result: Decoding) -> Floats:
     """Return marginals (n_epochs, n_stages) at the strength of the path, whatever the `posterior` rules."""
     solver = solver_for(result.profile, result.epoch_seconds)

@@ -29,19 +29,13 @@ ARCHITECTURE = {
     "rem_bout_minutes": "mean REM bout (min)",
     "awakenings": "awakenings",
 }
-TO_REPORT = "rem_latency_estimate_minutes"
-# Quantities whose errors are reported; the best estimate needs probabilities, which a scoring does not have.
-ERROR_QUANTITIES = ARCHITECTURE | {TO_REPORT: "REM latency to report (min)"}
 # For each of them, a quantity that the profile steers likewise.
-STEERED_LIKE = {
-    key: quantity_of("bouts" if key.endswith("bout_minutes") else key) for key in ERROR_QUANTITIES
-}
+STEERED_LIKE = {key: quantity_of("bouts" if key.endswith("bout_minutes") else key) for key in ARCHITECTURE}
 _BOUTS = {"nrem_bout_minutes": "N", "rem_bout_minutes": "R"}
 METHOD = (
     "Absolute error of each night on the epochs its expert scored, nights of one subject averaged; mean ± "
     "standard deviation over subjects. If a night lacks the REM that its expert scored, it is taken to start "
-    "at the end, in bouts of 0 min. REM latency to report: after decoding, the best estimate, over all "
-    "epochs; before, and for the expert, the first REM epoch."
+    "at the end, in bouts of 0 min."
 )
 TEST = (
     "p: two-sided Wilcoxon signed-rank test of after against before for each row, not corrected for the "
@@ -99,30 +93,20 @@ def mean_bouts(night: Hypnogram) -> dict[str, float]:
     return {name: float(each.mean()) * minutes if len(each) else NAN for name, each in lengths.items()}
 
 
-def night_errors(
-    scorings: Mapping[str, Hypnogram],
-    options: StatisticsOptions = AASM,
-    rem_latency_to_report: float | None = None,
-) -> Errors:
+def night_errors(scorings: Mapping[str, Hypnogram], options: StatisticsOptions = AASM) -> Errors:
     """Return the absolute errors of a night's other scorings against the one called `expert`.
 
     Epochs that the expert left unscored do not count. A quantity that either side does not have is left out,
-    apart from REM that is never shown: see `never_shown`. After decoding, the best estimate of REM latency,
-    if there is one, replaces that of the path.
+    apart from REM that is never shown: see `never_shown`.
     """
     expert = scorings["expert"]
     # the length that both could have scored: beyond it no REM can come
     minutes = np.count_nonzero(expert.labels != UNSCORED) * expert.epoch_seconds / 60
     truth = architecture(expert, options)
-    if rem_latency_to_report is not None:
-        truth[TO_REPORT] = truth["rem_latency_minutes"]
     errors: dict[str, dict[str, float]] = {}
     for name, scoring in scorings.items():
         if name != "expert":
             values = architecture(where_scored(expert, scoring), options)
-            if rem_latency_to_report is not None:
-                is_after = name == "after"
-                values[TO_REPORT] = rem_latency_to_report if is_after else values["rem_latency_minutes"]
             # a night whose REM was removed must not drop out of the mean error of REM latency
             values = {k: never_shown(k, minutes) if isnan(value) else value for k, value in values.items()}
             differences = {key: abs(values[key] - value) for key, value in truth.items()}
@@ -136,7 +120,7 @@ def never_shown(quantity: str, minutes: float) -> float:
     REM then comes at the end of the night, in bouts of no length, so that removing all REM is an error. Other
     quantities are NaN, which leaves the night out.
     """
-    return {"rem_latency_minutes": minutes, TO_REPORT: minutes, "rem_bout_minutes": 0.0}.get(quantity, NAN)
+    return {"rem_latency_minutes": minutes, "rem_bout_minutes": 0.0}.get(quantity, NAN)
 
 
 def architecture_errors(
@@ -154,7 +138,7 @@ def architecture_errors(
         Whether after may be tested against before: not where nights taught the profile.
     """
     rows, missing = [], ""
-    for quantity in ERROR_QUANTITIES:
+    for quantity in ARCHITECTURE:
         before, after = (
             _by_subject(nights, subjects or {}, scoring, quantity) for scoring in ("before", "after")
         )

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
-from typing import Literal
 
 import numpy as np
 
@@ -14,7 +12,6 @@ from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import InputError
 from stageguard.guard.explain import Effect
 from stageguard.measures.bouts import hypnogram_of, period_for
-from stageguard.measures.estimates import Estimates
 from stageguard.measures.parts import DayPart, lights_words
 from stageguard.measures.statistics import AASM, StatisticsOptions
 from stageguard.measures.taught import Taught, taught_by
@@ -53,7 +50,6 @@ class CohortNight:
     after: Hypnogram | None = None  # the decoded hypnogram, or the only one
     expert: Hypnogram | None = None
     profile: Profile | None = None
-    estimates: Estimates | None = None  # of its probabilities, before and after
     steered: frozenset[Steering] = frozenset()  # what the profile steered on it
     effect: Effect | None = None  # what decoding did, if it is known
     period: Period | None = None  # the sleep period that it was decoded with, if it is known
@@ -179,12 +175,6 @@ def measure_night(night: CohortNight, options: StatisticsOptions = AASM) -> Meas
     )
     if not measures:
         raise InputError(f"night {night.night_id!r} has no scoring, expected before, after or expert.")
-    if night.estimates is not None:
-        scored: tuple[Literal["before", "after"], ...] = ("before", "after")
-        for name, by_scoring in product(scored, (measures, compared)):
-            if name in by_scoring:
-                values = {**by_scoring[name].values, **night.estimates.values(name)}
-                by_scoring[name] = replace(by_scoring[name], values=values)
     return MeasuredScorings(
         night.night_id, measures, night.steered, night.taught, night.epoch_seconds, compared
     )

@@ -26,14 +26,12 @@ from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import features_of, fragmentation_index
 from stageguard.measures.agreement import cohen_kappa, common_scheme
 from stageguard.measures.bouts import ScoredNight, contingency, expert_of, hypnogram_before, hypnogram_of
-from stageguard.measures.estimates import estimates_of
 from stageguard.measures.experts import consensus, refuse_copies
 from stageguard.measures.grade_card import (
     GradeCard,
     GradedNight,
     GradeFacts,
     PanelValues,
-    estimated_key,
     refuse_repeated,
 )
 from stageguard.measures.statistics import AASM, LONGEST_NIGHT_HOURS, SleepStatistics, StatisticsOptions
@@ -42,7 +40,6 @@ from stageguard.night.align import on_epochs_of, where_scored
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.period import period_of
 from stageguard.night.quantities import ALL_BOUTS, STAGE, WITH_INTERVAL
-from stageguard.night.timing import lights_window
 from stageguard.profile.fingerprint import StagerFeatures
 
 NO_PROOF = "a grade needs other nights"
@@ -66,7 +63,7 @@ def grade(
         For every night the scorings of the same epochs, the experts always in the same order, None where one
         did not score. Or one scoring of each night.
     nights : sequence of Hypnogram or Decoding
-        The stager's nights. Of a decoding, also what it reports: the best estimates of minutes and latencies.
+        The stager's nights.
     people : sequence of str, optional
         Who slept each night; nights of one person count once. Default: everybody slept once.
     ids, scorers : sequence of str, optional
@@ -127,12 +124,10 @@ def measure_panel(
     night: ScoredNight,
     panel: Sequence[Hypnogram | None],
     options: StatisticsOptions = AASM,
-    estimates: Mapping[str, float] | None = None,
     features: StagerFeatures | None = None,
 ) -> GradedNight:
     """Measure one night by the stager, the experts and their consensus.
 
-    `estimates` are those of a night that was decoded earlier; those of a decoding are taken from it.
     `features` are left out where they are not in the stages of the comparison.
     """
     scored = hypnogram_of(night)
@@ -153,14 +148,6 @@ def measure_panel(
         raise InputError("no epoch has a stage both of the stager and of an expert, expected one or more.")
     others = {j: _consensus([scorings[k] for k in scorings if k != j]) for j in scorings}
     values = graded_values(own, options)
-    if estimates is None and isinstance(night, Decoding):
-        estimates = estimates_of(night, options).values("after")
-    first, stop = lights_window(scored, *options.lights)
-    is_whole = np.array_equal(own.labels[first:stop] < 0, scored.labels[first:stop] < 0)
-    if estimates and is_whole:  # they are of every epoch that the stager scored
-        plain = {key: values[estimated_key(key)] for key in estimates if estimated_key(key) in values}
-        # an estimate of what never comes is no better than the stages
-        values |= {key: kept if math.isnan(estimates[key]) else estimates[key] for key, kept in plain.items()}
     by_expert = [
         None if j not in scorings else graded_values(scorings[j], options) for j in range(len(panel))
     ]
@@ -175,8 +162,8 @@ def measure_panel(
             {
                 key: PanelValues(
                     value,
-                    by_everyone[estimated_key(key)],
-                    *(_of_key(found, estimated_key(key)) for found in (by_expert, by_others)),
+                    by_everyone[key],
+                    *(_of_key(found, key) for found in (by_expert, by_others)),
                 )
                 for key, value in values.items()
             }

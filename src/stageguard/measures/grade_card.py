@@ -74,8 +74,7 @@ class GradedNight:
     epoch_seconds : float
         Epoch length.
     statistics : mapping of str to PanelValues
-        By the keys of `stageguard.night.quantities`. Estimates of a decoding, such as
-        ``expected_tst_minutes``, are held to the statistic that they estimate.
+        By the keys of `stageguard.night.quantities`.
     scored_by : tuple of bool
         Which of the experts scored the night.
     kappas : tuple of (float, float)
@@ -373,13 +372,6 @@ def graded_as(night: ScoredNight) -> tuple[str | None, StageScheme, float, str |
     return sha256, scored.scheme, scored.epoch_seconds, stager
 
 
-def estimated_key(key: str) -> str:
-    """Return the statistic that an estimate from probabilities stands for; other keys stay."""
-    if key.startswith(("expected_minutes_", "expected_percent_")):
-        return key.replace("expected_", "stage_", 1)
-    return key.removeprefix("expected_").replace("_estimate_", "_")
-
-
 def refuse_repeated(names: Sequence[str], what: str) -> None:
     """Refuse two nights or experts of one name."""
     if repeated := [name for name, number in Counter(names).items() if number > 1]:
@@ -491,9 +483,9 @@ def _about(key: str, night: GradedNight, errors: Floats, limits: BlandAltman) ->
     """Compare the errors against one expert (n_people,) with those between two experts of the table."""
     errors = errors[~np.isnan(errors)]
     error = float(errors.mean()) if len(errors) else NAN
-    plain, is_known = estimated_key(key), night.epoch_seconds == TABLE_EPOCH_SECONDS
+    is_known = night.epoch_seconds == TABLE_EPOCH_SECONDS
     tables = expert_errors(night.scheme.name) if is_known and len(errors) else ()
-    about = {table.cohort: error / table.errors[plain] for table in tables if table.errors.get(plain)}
+    about = {table.cohort: error / table.errors[key] for table in tables if table.errors.get(key)}
     return Grade(
         *(key, Ratio(NAN), Ratio(NAN), None, len(errors), None, 0, 1, error, NAN, limits),
         about=MappingProxyType(about),

@@ -141,21 +141,25 @@ NIGHT = (
              follows="totals"),
     Quantity("sme_percent", "Sleep maintenance efficiency", "total sleep time in the sleep period",
              "% of SPT", 1, "SME", report_row=13, needs=("scored half",), follows="totals"),
-    Quantity("sol_minutes", "Sleep onset latency", "to the first epoch of sleep", "min", 1, "SOL",
-             report_row=3, shown=("reported", "decode", "cohort"), needs=("bedtime",)),
+    Quantity("sol_minutes", "Sleep onset latency", "from lights off to the first epoch of sleep",
+             "min", 1, "SOL", report_row=3, shown=("reported", "decode", "cohort"), needs=("bedtime",)),
     Quantity("sol_5min_minutes", "Latency to 5 min of sleep", "without a break", "min", 1,
              yasa_key="SOL_5min", label="SOL to 5 min of sleep",
              report_row=4, needs=("bedtime", "unbroken sleep"), unbroken_minutes=5),
-    Quantity("sol_10min_minutes", "Latency to 10 min of sleep", "without a break", "min", 1,
-             yasa_key="SOL_10min", label="SOL to 10 min of sleep",
-             report_row=5, needs=("bedtime", "unbroken sleep"), unbroken_minutes=10),
+    # as trials define it: 20 epochs of 30 s that are not wake (Rosenberg et al. 2019,
+    # doi 10.1001/jamanetworkopen.2019.18254)
+    Quantity("sol_10min_minutes", "Latency to persistent sleep",
+             "from lights off to the first 10 min of sleep without a break", "min", 1, "LPS",
+             yasa_key="SOL_10min", report_row=5, shown=("decode", "cohort"),
+             needs=("bedtime", "unbroken sleep"), unbroken_minutes=10),
     Quantity("rem_latency_minutes", "REM latency",
-             "from sleep onset, or from lights off by the yasa convention", "min", 1, yasa_key="REM_latency",
+             "from sleep onset, or from lights off by the yasa convention, to the first epoch of REM",
+             "min", 1, yasa_key="REM_latency",
              report_row=6, shown=("reported", "decode", "cohort", "night row"), needs=("bedtime", "REM"),
              early_below=EARLY_REM_MINUTES),
     Quantity("rem_latency_bout_minutes", "REM latency to a lasting bout",
-             "to the first REM bout of a stated length, 2 min unless said otherwise", "min", 1,
-             heading="REM latency to a bout of 2 min (min)",
+             "from the same moment to the first REM bout of 2 min, or of the length that was asked for",
+             "min", 1, heading="REM latency to a bout of 2 min (min)",
              yasa_key="REM_latency_bout", report_row=7, shown=("interval", "decode", "cohort"),
              needs=("bedtime", "REM bout"), early_below=EARLY_REM_MINUTES),
     Quantity("waso_minutes", "Wake after sleep onset", "within the sleep period", "min", 1, "WASO",
@@ -183,25 +187,6 @@ STAGE = (
              short_heading="{stage} (% of TST)", shown=("cohort",), follows="totals"),
     Quantity("bouts", "Bouts of {stage}", "", "count", 0, label="Bouts per stage",
              shown=("reported",), reported_key="bouts", follows="fragmentation"),
-)
-
-# Estimates from the probabilities of a decoded night; see `stageguard.measures.estimates`.
-ESTIMATES = (
-    Quantity("expected_tst_minutes", "Expected total sleep time",
-             "by the estimator that suits the stager, or that the profile names", "min", 1,
-             short_heading="TST, expected (min)", shown=("cohort",), follows="totals"),
-    Quantity("sol_estimate_minutes", "Sleep onset latency, best estimate",
-             "by the estimator that is named beside it", "min", 1, shown=("cohort",)),
-    Quantity("rem_latency_estimate_minutes", "REM latency, best estimate",
-             "from that sleep onset, by the estimator that is named beside it", "min", 1, shown=("cohort",),
-             early_below=EARLY_REM_MINUTES),
-)
-STAGE_ESTIMATES = (
-    Quantity("expected_minutes", "Expected time in {stage}",
-             "by the estimator that suits the stager, or that the profile names", "min", 1,
-             follows="totals"),
-    Quantity("expected_percent", "Expected share of {stage}", "of expected total sleep time", "% of TST", 1,
-             short_heading="{stage}, expected (% of TST)", shown=("cohort",), follows="totals"),
 )
 
 # Quantities of each stage in the light and in the dark phase.
@@ -271,14 +256,14 @@ def indicators_of(stages: tuple[str, ...]) -> Mapping[str, Quantity]:
 @cache
 def quantity_of(key: str) -> Quantity:
     """Return the quantity behind a key such as ``tst_minutes``, ``bouts_N2`` or ``bouts_R_dark``."""
-    for quantity in (*NIGHT, ALL_BOUTS, *ESTIMATES, JOINT, *INDICATORS):
+    for quantity in (*NIGHT, ALL_BOUTS, JOINT, *INDICATORS):
         if quantity.key == key:
             return quantity
     for quantity in PHASE:
         for phase in PHASES:
             if key.startswith(f"{quantity.key}_") and key.endswith(f"_{phase}"):
                 return quantity.of(key.removeprefix(f"{quantity.key}_").removesuffix(f"_{phase}"), phase)
-    for quantity in (*STAGE, *STAGE_ESTIMATES, *STAGE_INDICATORS):
+    for quantity in (*STAGE, *STAGE_INDICATORS):
         if key.startswith(f"{quantity.key}_"):
             return quantity.of(key.removeprefix(f"{quantity.key}_"))
     raise InputError(f"unknown measure {key!r}.")

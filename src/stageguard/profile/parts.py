@@ -21,21 +21,6 @@ from stageguard.night.stages import SCHEMES, StageScheme, canonical_name
 
 Reader = Callable[[Any, str, StageScheme], Any]
 
-# Each estimator in words. None of them changes the hypnogram.
-ESTIMATORS = {
-    "path": "counted on the decoded stages",
-    "probabilities": "sum of the stager's probabilities",
-    "posterior": "sum of the posterior",
-    "bout": "first lasting REM bout",
-    "clock": "first lasting REM bout under the full clock",
-    "expected": "when 3 min of REM are expected under the full clock",
-    "draws": "median of posterior draws",
-    "lasting": "first minute of NREM under the full clock",
-}
-TST, SOL, REM_LATENCY = "tst_minutes", "sol_minutes", "rem_latency_minutes"
-OF_MINUTES = ("path", "probabilities", "posterior")
-OF_SOL = ("path", "lasting")
-OF_REM_LATENCY = ("path", "bout", "clock", "expected", "draws")
 # The stager of a stream in words, by whether it is known to flicker.
 STREAMED = {
     None: "an unknown stager",
@@ -560,18 +545,3 @@ def probability(value: object, where: str) -> float:
 def by_stage(values: Sequence[Any], scheme: StageScheme) -> dict[str, Any]:
     """Return values in the scheme's order by the names of its stages."""
     return dict(zip(scheme.names, values, strict=True))
-
-
-def estimators_of(scheme: StageScheme) -> dict[str, tuple[str, ...]]:
-    """Return the estimators of each statistic that has several."""
-    table: dict[str, tuple[str, ...]] = {TST: OF_MINUTES}
-    table |= {f"minutes_{stage}": OF_MINUTES for stage in scheme.names}
-    return table if scheme.rem is None else table | {SOL: OF_SOL, REM_LATENCY: OF_REM_LATENCY}
-
-
-def read_estimators(value: object, where: str, scheme: StageScheme) -> Mapping[str, str]:
-    """Return the estimator that the document names for each statistic."""
-    known = estimators_of(scheme)
-    table = checks.mapping(value, where, known)
-    chosen = {name: checks.choice(item, f"{where}.{name}", known[name]) for name, item in table.items()}
-    return MappingProxyType(chosen)

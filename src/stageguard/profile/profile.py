@@ -56,7 +56,7 @@ OFF = "off"  # the strength that switches the guard off
 _GUARD_OFF = dict.fromkeys(
     (
         *("min_bout_seconds", "flip_flop", "durations", "clock", "posterior"),
-        *("calibration", "prior_exponent", "estimators"),
+        *("calibration", "prior_exponent"),
     )
 )
 
@@ -138,8 +138,6 @@ class Profile(Document, ShownInNotebooks):
         How the nights of `stager` look.
     intervals : mapping
         Errors on scored nights, by statistic, from which intervals are made.
-    estimators : mapping of str to str
-        Estimator of each statistic for which scored nights chose one.
     taught_by : tuple of str
         Marks of the nights it was fitted to, by which `was_taught_by` knows them.
     base : Profile or None
@@ -190,7 +188,6 @@ class Profile(Document, ShownInNotebooks):
     shares: ExpertShares | None
     fingerprint: Fingerprint | None
     intervals: Mapping[str, Any]
-    estimators: Mapping[str, str]
     taught_by: tuple[str, ...]
     base: Profile | None
     provenance: Mapping[str, Any]
@@ -461,7 +458,7 @@ class Profile(Document, ShownInNotebooks):
         """Return the profile to use for nights of a cohort or stager that it does not belong to.
 
         A fitted profile does there what its `base` does, rule and clock included. Any other one loses stage
-        shares, calibration, estimators and the stager's fragmentation index, so that the strength rule judges
+        shares, calibration and the stager's fragmentation index, so that the strength rule judges
         each night by itself. It keeps its intervals, measured on other nights: whoever uses them has to say
         so.
         """
@@ -471,9 +468,7 @@ class Profile(Document, ShownInNotebooks):
                 own: dict[str, Any] = {name: getattr(self, name) for name in _KEPT_ELSEWHERE}
                 return replace(self.base, **own)
             strength = self.strength and self.strength.for_other_stager()
-            return replace(
-                self, strength=strength, prior_exponent=0.0, calibration=Calibration(), estimators=_NONE
-            )
+            return replace(self, strength=strength, prior_exponent=0.0, calibration=Calibration())
 
         return self._once("elsewhere", make)
 

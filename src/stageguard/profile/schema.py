@@ -15,7 +15,6 @@ from stageguard.night.stages import StageScheme
 from stageguard.profile import parts
 from stageguard.profile.expert_shares import read_expert_shares, write_expert_shares
 from stageguard.profile.fingerprint import read_fingerprint, read_marks
-from stageguard.profile.parts import read_estimators
 from stageguard.profile.rules import read_rule, write_rule
 
 Writer = Callable[[Any, StageScheme], Any]
@@ -52,9 +51,20 @@ def parse_profile(document: Mapping[str, object]) -> dict[str, Any]:
         raise ProfileError(message_of(error)) from None
 
 
+# Keys that profiles had, and why they have them no more.
+_REMOVED = {"estimators": "every statistic is counted on the decoded stages"}
+
+
+def _refuse_removed(given: Mapping[str, object]) -> None:
+    for key, why in _REMOVED.items():
+        if key in given:
+            raise InputError(f"key {key!r} was removed from profiles: {why}. Delete the key.")
+
+
 def check_keys(given: Mapping[str, object]) -> None:
     """Raise ProfileError for the first unknown key, with the nearest known one."""
     try:
+        _refuse_removed(given)
         checks.known_keys(given, "a profile", KEYS)
     except InputError as error:
         raise ProfileError(message_of(error)) from None
@@ -72,6 +82,8 @@ def document_of(profile: Any) -> dict[str, Any]:
 
 
 def _parse(document: Mapping[str, object]) -> dict[str, Any]:
+    if isinstance(document, Mapping):
+        _refuse_removed(document)
     given = checks.mapping(document, "a profile", KEYS)
     for name in REQUIRED:
         if name not in given and not (name == "scheme" and "stages" in given):
@@ -355,17 +367,6 @@ _TABLE = (
         "[dropped](intervals.md) if `replace` changes how nights are decoded",
         parts.read_intervals,
         {},
-        decodes=False,
-    ),
-    Key(
-        "estimators",
-        "the estimator of `tst_minutes`, `minutes_` of a stage (`path`, `probabilities`, `posterior`) "
-        "`sol_minutes` (`path`, `lasting`) and `rem_latency_minutes` (`path`, `bout`, `clock`, "
-        "`expected`, `draws`), chosen by [fit](fit.md); without it, the "
-        "[defaults](estimates.md#which-number-is-reported) are used",
-        read_estimators,
-        {},
-        write=lambda value, scheme: dict(value),
         decodes=False,
     ),
     Key(

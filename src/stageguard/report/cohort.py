@@ -465,10 +465,6 @@ def _early_rem_remarks(values: Mapping[str, float], night: CohortNight) -> Itera
     minutes = values.get(latency.key, NAN)
     if latency.is_early(minutes):
         yield f"early: REM {minutes:g} min after sleep onset; a false epoch, or a finding: look at it"
-    kept_minutes = NAN if night.estimates is None else night.estimates.early_rem_kept_minutes
-    if not isnan(kept_minutes):
-        passed = f"passes over REM kept {kept_minutes:g} min after sleep onset"
-        yield f"the best estimate of REM latency {passed}: look at it"
 
 
 def spark_code(night: Hypnogram, n_bins: int = SPARK_BINS) -> str:

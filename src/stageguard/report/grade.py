@@ -16,7 +16,7 @@ from stageguard.measures.expert_units import (
 )
 from stageguard.measures.grade_card import Grade, GradeCard
 from stageguard.night.colours import PAGE, STAGES
-from stageguard.night.quantities import ESTIMATES, STAGE_ESTIMATES, quantity_of
+from stageguard.night.quantities import quantity_of
 from stageguard.report.numbers import ABSENT, and_list, count, number_text
 from stageguard.report.page import render_page
 from stageguard.report.svg import GREY, INK, PALE, rect, text_at
@@ -34,7 +34,6 @@ READINGS = (
     f"and that of a typical night (paired logs, t). As an expert: both upper limits at most {LIMIT:g}. "
     "Worse: either lower limit above 1. Nothing is corrected for the number of statistics."
 )
-_ESTIMATE_KEYS = tuple(quantity.key for quantity in (*ESTIMATES, *STAGE_ESTIMATES))
 
 
 def times(value: float) -> str:
@@ -92,7 +91,7 @@ def _surer(grade: Grade) -> Ratio:
 def group_words(card: GradeCard) -> list[str]:
     """Return the verdicts of a card, a sentence for all statistics that share one."""
     found: dict[str, list[Grade]] = {}
-    for key in ordered_keys(card):
+    for key in card:
         found.setdefault(short_verdict(card[key]), []).append(card[key])
     close = [(_name(each), each.mean.value) for each in found.get("as an expert", [])]
     far = [(_name(each), _surer(each).value) for each in found.get("worse", [])]
@@ -193,9 +192,9 @@ def method_words(card: GradeCard) -> list[str]:
 
 
 def grade_rows(card: GradeCard) -> list[dict[str, Any]]:
-    """Return the cells of a card's table, a row per statistic; estimates from probabilities come last."""
+    """Return the cells of a card's table, a row per statistic."""
     rows = []
-    for key in ordered_keys(card):
+    for key in card:
         grade = card[key]
         limits, decimals = grade.against_consensus, max(1, quantity_of(key).decimals)
 
@@ -221,11 +220,6 @@ def grade_rows(card: GradeCard) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def ordered_keys(card: GradeCard) -> list[str]:
-    """Return the statistics of a card, estimates from probabilities last."""
-    return sorted(card, key=lambda key: any(key.startswith(each) for each in _ESTIMATE_KEYS))
 
 
 WIDTH, HEIGHT, MARGIN = 190.0, 14.0, 8.0  # of the picture in a row

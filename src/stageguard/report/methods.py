@@ -20,20 +20,10 @@ from stageguard.guard.decoding import CITATION, Decoding
 from stageguard.guard.explain import Effect
 from stageguard.guard.strength import Strength
 from stageguard.measures.bouts import period_for
-from stageguard.measures.estimates import (
-    EXPECTED_REM_SECONDS,
-    LASTING_NREM_SECONDS,
-    LITTLE_REM,
-    N_DRAWS,
-    default_of_rem_latency,
-    default_of_sol,
-    stager_kind_of,
-)
 from stageguard.measures.parts import lights_words
-from stageguard.measures.statistics import FIRST_REM_SECONDS
 from stageguard.night.period import APART_MINUTES, ASLEEP_MINUTES, WINDOW_MINUTES, Period
+from stageguard.night.quantities import NIGHT
 from stageguard.night.timing import Moment
-from stageguard.profile.parts import REM_LATENCY, SOL
 from stageguard.profile.profile import OFF, Profile
 from stageguard.profile.rules.band import BandRule
 from stageguard.profile.rules.match import MatchRule
@@ -95,7 +85,7 @@ def night_methods(decoding: Decoding, lights: tuple[Moment | None, Moment | None
     if words := lights_words(decoding.hypnogram, *lights):
         parts.append(f"The night was measured between lights: {words}.")
     parts += [
-        *latency_sentences(profile, decoding),
+        *latency_sentences(profile),
         *steered_sentences(profile, decoding.strength.steers),
     ]
     return " ".join([*parts, f"{CITATION}."])
@@ -405,24 +395,6 @@ def _cohort_periods(nights: Sequence[CohortFact]) -> Iterator[str]:
 
 
 FI = "fragmentation index (stage changes per pair of adjacent scored epochs)"
-_ONSET = "REM latency is the time from sleep onset to"
-_LASTING = f"the first REM bout of {FIRST_REM_SECONDS / 60:g} min or longer"
-_EXPECTED = f"{EXPECTED_REM_SECONDS / 60:g} min"
-_MINUTE = f"the first NREM of {LASTING_NREM_SECONDS / 60:g} min or longer under the full clock (weight 1)"
-SLEEP_ONSETS = {
-    "path": "Sleep onset is the first epoch of sleep.",
-    "lasting": f"Sleep onset is {_MINUTE}.",
-}
-REM_LATENCIES = {
-    "path": f"{_ONSET} the first epoch of REM.",
-    "bout": f"{_ONSET} {_LASTING}.",
-    "clock": f"{_ONSET} {_LASTING}, in the night decoded under the full clock (weight 1).",
-    "expected": f"{_ONSET} the moment by which {_EXPECTED} of REM are expected under the full clock.",
-    "draws": f"REM latency is the median, over {N_DRAWS} draws from the posterior, of the time from sleep "
-    "onset to the first epoch of REM.",
-}
-
-
 LABELS_ALONE = {  # what was decoded where a stager gave labels alone
     "typical": "labels, softened by the typical confusions of published networks,",
     "own": "labels, softened by the stager's own confusions on scored nights,",
@@ -607,31 +579,12 @@ def clock_sentences(profile: Profile, *, ran: bool) -> Iterator[str]:
     )
 
 
-def latency_sentences(profile: Profile, decoding: Decoding | None = None) -> Iterator[str]:
-    """Define the latencies that tables report, of one night or of any."""
-    if profile.scheme.rem is None:
-        return
-    yield _sleep_onset_words(profile, decoding)
-    estimator = profile.estimators.get(REM_LATENCY)
-    if estimator is None and decoding is not None:
-        estimator = default_of_rem_latency(decoding, slice(None))
-    is_open = estimator is None  # then each night decides
-    without_clock = "bout" if profile.species == "human" else "path"
-    yield REM_LATENCIES[estimator or (without_clock if profile.clock is None else "clock")]
-    if is_open and profile.clock is not None:
-        yield (
-            f"In nights with less than {100 * LITTLE_REM:.0f} % of sleep scored as REM, it is the time to "
-            f"the moment by which {_EXPECTED} of REM are expected."
-        )
-
-
-def _sleep_onset_words(profile: Profile, decoding: Decoding | None) -> str:
-    estimator = profile.estimators.get(SOL)
-    if estimator is None and decoding is not None:
-        estimator = default_of_sol(decoding, stager_kind_of(decoding))
-    if estimator is not None or profile.clock is None:
-        return SLEEP_ONSETS[estimator or "path"]
-    return f"Sleep onset is the first epoch of sleep; where a stager gave labels alone, {_MINUTE}."
+def latency_sentences(profile: Profile) -> Iterator[str]:
+    """Define the latencies that tables report, as the tables do."""
+    for quantity in NIGHT:
+        is_known = profile.scheme.rem is not None or "REM" not in quantity.title
+        if quantity.is_latency and "cohort" in quantity.shown and is_known:
+            yield f"{quantity.title} is the time {quantity.definition}."
 
 
 def steered_sentences(profile: Profile, is_steered: bool) -> Iterator[str]:

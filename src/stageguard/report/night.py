@@ -17,7 +17,6 @@ from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import explain
 from stageguard.measures.bouts import cuts_of, hypnogram_before
 from stageguard.measures.grade_card import GradeCard, graded_as, require_card
-from stageguard.measures.intervals import shortest_first_rem
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.timing import Moment
@@ -106,7 +105,6 @@ def night_report(
     options = StatisticsOptions(
         lights_off=lights_off,
         lights_on=lights_on,
-        min_first_rem_seconds=shortest_first_rem(decoding.profile),
         lights_on_phase=lights_on_phase,
     )
     measured = measure(decoding, expert, options)

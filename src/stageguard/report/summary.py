@@ -14,7 +14,6 @@ from stageguard.base.errors import Message
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import cuts_of, hypnogram_before, period_for
 from stageguard.measures.cohort import CohortTable
-from stageguard.measures.estimates import Estimates, Expected, estimates_of
 from stageguard.measures.parts import lights_words
 from stageguard.measures.rare_events import early_rem_removed
 from stageguard.measures.statistics import AASM, StatisticsOptions
@@ -33,12 +32,10 @@ from stageguard.night.quantities import (
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules.band import BandRule
 from stageguard.report.guard_words import other_causes
-from stageguard.report.numbers import and_list
 
 # Quantities in tables of the command line: the joint score, indicators, statistics.
 SHOWN = {quantity.key: quantity for quantity in (JOINT, *INDICATORS, *NIGHT, ALL_BOUTS) if quantity.shown}
 MOST_OUTSIDE = 4  # indicators that are named if no rule smoothed
-MUCH_MINUTES = 10.0  # smallest difference of counted and expected minutes that is mentioned
 DECODED_ROWS = tuple(key for key, quantity in SHOWN.items() if "decode" in quantity.shown)
 
 
@@ -191,38 +188,6 @@ def odds(nats: float) -> str:
     return f"{shown_ratio} : 1" if nats >= 0 else f"1 : {shown_ratio}"
 
 
-def expected_words(decoding: Decoding, estimates: Estimates, rows: Sequence[BeforeAfter]) -> str:
-    """Return minutes that differ much by probabilities, and latencies that no row has; else empty."""
-    window, scheme = slice(estimates.first_epoch, estimates.stop_epoch), decoding.profile.scheme
-    labels = decoding.hypnogram.labels[window].astype(np.intp)
-    n_shown = np.bincount(labels + 1, minlength=scheme.n_stages + 1)[1:]
-    counted = Expected.of((n_shown * decoding.epoch_seconds / 60.0).tolist(), scheme)
-    expected = estimates.best
-    pairs = {stage: (each, counted.stage_minutes[stage]) for stage, each in expected.stage_minutes.items()}
-    pairs["TST"] = expected.tst_minutes, counted.tst_minutes
-    differing = [
-        f"{name} {each:.1f} min ({other:.1f} counted)"
-        for name, (each, other) in pairs.items()
-        # typical confusions of labels are those of a night: by day they would make sleep of wake
-        if abs(each - other) >= MUCH_MINUTES and decoding.from_labels is None
-    ]
-    how = "; ".join(f"{and_list(names)} {what}" for what, names in estimates.by_estimator.items())
-    words = [f"Expected ({how}): {', '.join(differing)}."] if differing else []
-    sol, latency = estimates.sol_minutes, estimates.rem_latency_minutes
-    if not isnan(sol) and sol not in [row.after for row in rows if row.key == "sol_minutes"]:
-        words.append(f"SOL, best estimate: {sol:.1f} min ({estimates.sol_estimator}).")
-    kept = estimates.early_rem_kept_minutes if decoding.profile.species == "human" else NAN
-    shown_latencies = [row.after for row in rows if row.key.startswith("rem_latency")]
-    # nothing new to say if the table shows the same number
-    if not isnan(latency) and (not isnan(kept) or latency not in shown_latencies):
-        passes = f"; it passes over REM kept {kept:.3g} min after sleep onset: look at it"
-        words.append(
-            f"REM latency, best estimate: {latency:.1f} min ({estimates.rem_latency_estimator})"
-            f"{'' if isnan(kept) else passes}."
-        )
-    return " ".join(words)
-
-
 def deed_words(decoding: Decoding) -> str:
     """Return what the guard did and, if no rule smoothed the night, what else changed it."""
     strength = decoding.strength
@@ -327,11 +292,10 @@ class RowMeasures:
 
     joint: JointScores
     early_rem_removed: tuple[str, ...]
-    estimates: Estimates
 
     def to_dict(self) -> dict[str, Any]:
         """Return what a sidecar keeps for tables, in plain types."""
-        return {"early_rem_removed": list(self.early_rem_removed), "estimates": self.estimates.to_dict()}
+        return {"early_rem_removed": list(self.early_rem_removed)}
 
 
 def measures_of(decoding: Decoding, options: StatisticsOptions = AASM) -> RowMeasures:
@@ -339,7 +303,6 @@ def measures_of(decoding: Decoding, options: StatisticsOptions = AASM) -> RowMea
     return RowMeasures(
         joint=JointScores.of(_validities(decoding, options)),
         early_rem_removed=early_rem_words(decoding),
-        estimates=estimates_of(decoding, options),
     )
 
 
@@ -371,10 +334,8 @@ class DecodingSummary:
     lights: str
     aside: str  # loud, if no rule smoothed and the night is not as experts score
     early_rem_removed: tuple[str, ...]
-    estimates: Estimates
     # from here on only printed, not in `to_dict`
     deed: str  # what the guard did, in a sentence
-    expected: str  # minutes and REM latency by probabilities, if they differ
     is_early_rem_odd: bool  # whether REM soon after sleep onset calls for a look: not in animals
     steered: frozenset[Steering] = frozenset()
 
@@ -386,16 +347,15 @@ class DecodingSummary:
     @property
     def measures(self) -> RowMeasures:
         """The measures of the night in a cohort's table."""
-        return RowMeasures(self.joint, self.early_rem_removed, self.estimates)
+        return RowMeasures(self.joint, self.early_rem_removed)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
-        printed = ("deed", "expected", "is_early_rem_odd", "steered")
+        printed = ("deed", "is_early_rem_odd", "steered")
         names = [field.name for field in fields(self)[1:] if field.name not in printed]
         values = {name: getattr(self, name) for name in names}
         values["indicators"] = {row.key: row.to_dict() for row in self.indicators}
         values["joint"] = asdict(self.joint) | {"looks_like_experts": self.joint.looks_like_experts}
-        values["estimates"] = self.estimates.to_dict()
         return self.facts.to_dict() | values
 
 
@@ -408,7 +368,6 @@ def summary_of(decoding: Decoding, options: StatisticsOptions = AASM) -> Decodin
         replace(row, limit=decoding.strength.limit) if row.key == "fragmentation_index" else row
         for row in _rows(nights, valid, options, steered=decoding.steered)
     ]
-    estimates = estimates_of(decoding, options)
     return DecodingSummary(
         facts=RecordingFacts.of(hypnogram, profile),
         offset_seconds=hypnogram.offset_seconds,
@@ -426,9 +385,7 @@ def summary_of(decoding: Decoding, options: StatisticsOptions = AASM) -> Decodin
         lights=lights_words(hypnogram, *options.lights),
         aside=aside_words(decoding, valid[1]),
         early_rem_removed=early_rem_words(decoding),
-        estimates=estimates,
         deed=deed_words(decoding),
-        expected=expected_words(decoding, estimates, rows),
         is_early_rem_odd=profile.species == "human",
         steered=decoding.steered,
     )

@@ -13,7 +13,6 @@ from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import Agreement, agreement, common_scheme, merged_pairs
 from stageguard.measures.bouts import cuts_of, hypnogram_before, hypnogram_of, pair_counts, period_for
 from stageguard.measures.cohort import count_steered
-from stageguard.measures.estimates import Estimates, estimates_of
 from stageguard.measures.grade_card import GradeCard
 from stageguard.measures.intervals import (
     DEFAULT_DRAWS,
@@ -43,7 +42,7 @@ from stageguard.night.quantities import (
 )
 from stageguard.night.stages import StageScheme
 from stageguard.report.hypnogram_svg import expert_name
-from stageguard.report.numbers import ABSENT, and_list, count, number_text
+from stageguard.report.numbers import ABSENT, count, number_text
 from stageguard.report.pictures import OUTSIDE, BandRow
 
 
@@ -78,7 +77,6 @@ class ReportMeasures:
     expert: ExpertColumn | None
     agreement: tuple[Agreement, Agreement] | None  # before, after
     events: tuple[RareEvent, ...]
-    estimates: Estimates
     taught: str = ""  # the first line, if the night taught its profile and an expert scored it
 
     @property
@@ -106,21 +104,20 @@ def measure(decoding: Decoding, expert: Hypnogram | None, options: StatisticsOpt
     def validity(scoring: Hypnogram, expert: Hypnogram | None = None) -> Validity:
         return validity_of(scoring, decoding.profile, period, cuts, expert)
 
-    estimates = estimates_of(decoding, options)
     is_coarser = expert is not None and expert.scheme != night.scheme
     columns = (
         ReportColumn("before", options.measure(before), validity(before)),
         ReportColumn("after", options.measure(decoding), validity(night, None if is_coarser else expert)),
     )
     if expert is None:
-        return ReportMeasures(*columns, None, None, rare_events(decoding), estimates)
+        return ReportMeasures(*columns, None, None, rare_events(decoding))
     scored = ExpertColumn(
         expert_name(expert), options.measure(expert), None if is_coarser else validity(expert)
     )
     pairs = merged_pairs(decoding.profile, expert.scheme)
     agreed = agreement(expert, before, pairs=pairs), agreement(expert, night, pairs=pairs)
     taught = taught_words([taught_by(decoding.profile, before, expert)], NO_TEST)
-    return ReportMeasures(*columns, scored, agreed, rare_events(decoding), estimates, taught)
+    return ReportMeasures(*columns, scored, agreed, rare_events(decoding), taught)
 
 
 ROWS = tuple(sorted(NIGHT, key=lambda quantity: quantity.report_row))
@@ -360,20 +357,14 @@ def statistic_groups(
             for stage in after.scheme.names
             if stage in getattr(after, kind.key)
         ]
-    expected = measured.estimates.values("before"), measured.estimates.values("after")
-    groups["Best estimates"] = [
-        row(quantity, quantity.title, key, [values.get(key, math.nan) for values in expected])
-        for key in expected[1]
-        for quantity in [quantity_of(key)]
-    ]
     return groups
 
 
 def statistic_notes(
     groups: Mapping[str, Sequence[MeasureRow]], measured: ReportMeasures, steered: frozenset[Steering]
 ) -> Iterator[str]:
-    """Yield notes on epochs that the expert left unscored, on the flags of rows and on the expectations."""
-    estimates, expert = measured.estimates, measured.expert
+    """Yield notes on epochs that the expert left unscored, and on the flags of rows."""
+    expert = measured.expert
     if expert is not None:
         minutes = expert.statistics.unscored_minutes - measured.after.statistics.unscored_minutes
         if minutes > 0:
@@ -386,20 +377,6 @@ def statistic_notes(
         yield f"{EARLY_WORDS[0].upper()}{EARLY_WORDS[1:]}."
     if STEERED_MARK in flags:
         yield f"{steered_words(count_steered([steered]))}."
-    yield (
-        "Best estimates: before, sums of the stager's probabilities; after, "
-        + "; ".join(f"{and_list(names)}: {words}" for words, names in estimates.by_estimator.items())
-        + ". They never alter the stages, on which all other rows are counted."
-    )
-    if not math.isnan(estimates.sol_minutes):
-        yield f"Best estimate of SOL: {estimates.sol_estimator}."
-    if not math.isnan(estimates.rem_latency_minutes):
-        yield f"Best estimate of REM latency: {estimates.rem_latency_estimator}."
-    if not math.isnan(estimates.early_rem_kept_minutes):
-        yield (
-            "The best estimate of REM latency passes over REM kept "
-            f"{estimates.early_rem_kept_minutes:.3g} min after sleep onset."
-        )
 
 
 def _interval(intervals: Intervals | None, key: str, decimals: int) -> str:

@@ -232,8 +232,8 @@ class DecodedCohort(ComparedByValue):
     Attributes
     ----------
     nights : dict of arrays
-        A column for each fact of the decoded nights (id, file, epochs, epochs changed, strength, scores,
-        estimates), as in the table that is written; ``pandas.DataFrame(result.nights)`` is that table.
+        A column for each fact of the decoded nights (id, file, epochs, epochs changed, strength,
+        scores), as in the table that is written; ``pandas.DataFrame(result.nights)`` is that table.
     failures : tuple of dict
         The nights that could not be decoded: `id`, `file`, and `error` as one line.
     written : tuple of Path

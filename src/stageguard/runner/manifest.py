@@ -22,7 +22,6 @@ from stageguard.base.files import make_folder, open_text, read_cell, read_text, 
 from stageguard.base.version import __version__
 from stageguard.formats.outputs import change_row, output_paths
 from stageguard.guard.explain import Effect
-from stageguard.measures.estimates import Estimates
 from stageguard.report.summary import DecodingSummary, JointScores, RecordingFacts, RowMeasures
 from stageguard.runner.run import Outcome
 
@@ -55,13 +54,6 @@ class ManifestRow(NamedTuple):
     joint_after: float
     joint_threshold: float
     early_rem_removed: int
-    sol_estimate_minutes: float
-    sol_estimator: str
-    rem_latency_estimate_minutes: float
-    rem_latency_estimator: str
-    early_rem_kept_minutes: float  # after sleep onset; NaN if the estimate passes over no early REM
-    stager_kind: str  # which estimators of minutes suit it
-    expected: Mapping[str, float]  # expected minutes of sleep and of every stage, one column each
 
     @classmethod
     def of(cls, night_id: str, file: str, decoding: Decoding, measures: RowMeasures) -> ManifestRow:
@@ -81,7 +73,6 @@ class ManifestRow(NamedTuple):
             joint_after=joint.after,
             joint_threshold=joint.threshold,
             early_rem_removed=len(measures.early_rem_removed),
-            **_estimated(measures.estimates),
         )
 
     @classmethod
@@ -102,29 +93,24 @@ class ManifestRow(NamedTuple):
             joint_after=_number(joint.get("after")),
             joint_threshold=_number(joint.get("threshold")),
             early_rem_removed=len(measured["early_rem_removed"]),
-            **_estimated(Estimates.from_dict(measured["estimates"])),
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON types for `from_dict`."""
-        expected = {key: None if value != value else value for key, value in self.expected.items()}
-        values = (None if value != value else value for value in self[:-1])  # only NaN differs from itself
-        return dict(zip(self._fields, (*values, expected), strict=True))
+        values = (None if value != value else value for value in self)  # only NaN differs from itself
+        return dict(zip(self._fields, values, strict=True))
 
     @classmethod
     def from_dict(cls, recorded: Mapping[str, Any]) -> ManifestRow:
         """Return the row that `to_dict` described."""
         values: dict[str, Any] = {key: NAN if value is None else value for key, value in recorded.items()}
-        expected = {key: NAN if value is None else value for key, value in recorded["expected"].items()}
-        return cls(**{**values, "expected": expected})
+        return cls(**values)
 
     @classmethod
     def from_cells(cls, cells: Mapping[str, str]) -> ManifestRow:
         """Return the row that `cells` wrote, with its rounded numbers."""
         kinds = get_type_hints(cls)
-        values = {name: _value(cells[name], kinds[name]) for name in cls._fields[:-1]}
-        expected = {key: _value(text, float) for key, text in cells.items() if key not in values}
-        return cls(**values, expected=expected)
+        return cls(**{name: _value(cells[name], kinds[name]) for name in cls._fields})
 
     @property
     def strength(self) -> dict[str, Any]:
@@ -139,24 +125,11 @@ class ManifestRow(NamedTuple):
     @property
     def cells(self) -> dict[str, str]:
         """The row as text, by column."""
-        values = dict(zip(self._fields[:-1], self, strict=False)) | dict(self.expected)
-        return {column: _text(value) for column, value in values.items()}
+        return {column: _text(value) for column, value in zip(self._fields, self, strict=True)}
 
 
 def _number(value: float | None) -> float:
     return NAN if value is None else float(value)
-
-
-def _estimated(estimates: Estimates) -> dict[str, Any]:
-    return {
-        "sol_estimate_minutes": estimates.sol_minutes,
-        "sol_estimator": estimates.sol_estimator,
-        "rem_latency_estimate_minutes": estimates.rem_latency_minutes,
-        "rem_latency_estimator": estimates.rem_latency_estimator,
-        "early_rem_kept_minutes": estimates.early_rem_kept_minutes,
-        "stager_kind": estimates.stager_kind,
-        "expected": estimates.best.minutes,
-    }
 
 
 class NightRows(Sequence[ManifestRow]):
@@ -166,21 +139,13 @@ class NightRows(Sequence[ManifestRow]):
         kinds = get_type_hints(ManifestRow)
         self._fields: dict[str, Any] = {
             name: array(_CODES[kinds[name]]) if kinds[name] in _CODES else list[str]()
-            for name in ManifestRow._fields[:-1]
+            for name in ManifestRow._fields
         }
-        self._expected: dict[str, array[float]] = {}
 
     def append(self, row: ManifestRow) -> None:
-        """Add a row; expected minutes that only some rows have are NaN in the others."""
-        for column, value in zip(self._fields.values(), row, strict=False):
+        """Add a row."""
+        for column, value in zip(self._fields.values(), row, strict=True):
             column.append(intern(value) if type(value) is str else value)  # most texts are the same few
-        for key, minutes in row.expected.items():
-            if key not in self._expected:
-                self._expected[key] = array("d", [NAN] * (len(self) - 1))
-            self._expected[key].append(minutes)
-        for column in self._expected.values():
-            if len(column) < len(self):
-                column.append(NAN)
 
     def column(self, name: str) -> Sequence[Any]:
         """Return the values of one field."""
@@ -190,7 +155,7 @@ class NightRows(Sequence[ManifestRow]):
     @property
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """The columns as arrays, by name."""
-        return {name: np.array(values) for name, values in {**self._fields, **self._expected}.items()}
+        return {name: np.array(values) for name, values in self._fields.items()}
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -204,13 +169,12 @@ class NightRows(Sequence[ManifestRow]):
         """Return a row, or some."""
         if isinstance(number, slice):
             return [self[one] for one in range(*number.indices(len(self)))]
-        expected = {key: values[number] for key, values in self._expected.items()}
-        return ManifestRow._make([*(values[number] for values in self._fields.values()), expected])
+        return ManifestRow._make(values[number] for values in self._fields.values())
 
 
 _CODES = {int: "q", float: "d"}  # of arrays
 
-# A table that begins with these columns was written by `decode`; later columns depend on the stages.
+# A table that begins with these columns was written by `decode`.
 OWN_COLUMNS = ManifestRow._fields[: ManifestRow._fields.index("fi_after") + 1]
 
 

@@ -438,9 +438,6 @@ def _learned(report: FitReport) -> Iterator[str]:
     yield f"minimum bouts that experts keep to: {minimum or 'none that the nights support'}"
     tables = ", ".join(made["stages_with_supported_bout_lengths"])
     yield f"bout lengths other than a constant hazard: {tables or 'none that the nights support'}"
-    if report.estimators:
-        served = ", ".join(f"{name} by {way}" for name, way in profile.estimators.items())
-        yield f"estimators surely better than the default: {served or 'none'}"
 
 
 def _print_gain(report: FitReport, out: Console) -> None:

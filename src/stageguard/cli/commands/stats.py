@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from math import isnan
 from pathlib import Path
 from typing import Any, get_args
 
 import click
 from click import UsageError
 
-from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError, Message, message_of
 from stageguard.base.files import check_places, real_path, write_text_atomic
 from stageguard.cli import options as opt
@@ -67,7 +65,7 @@ MOST_WARNINGS = 5
 # What the numbers of nights are of that an expert scored in part.
 PARTLY_WORDS = (
     "before and after beside the expert's, bias and limits are on the epochs that the expert scored; "
-    "expected minutes, rows of single nights, groups and estimates are of whole nights"
+    "rows of single nights, groups and estimates are of whole nights"
 )
 
 
@@ -233,9 +231,6 @@ class StatsRow:
             "n_epochs": facts.n_epochs,
             "epoch_seconds": facts.epoch_seconds,
             "epochs_changed": facts.epochs_changed,
-            "sol_estimator": facts.sol_estimator,
-            "rem_latency_estimator": facts.rem_latency_estimator,
-            "early_rem_kept_minutes": facts.early_rem_kept_minutes,
             "taught": self.measured.taught is not None,
             "steered": sorted(self.measured.steered),
             "lights": self.measured.lights,
@@ -295,9 +290,8 @@ class CohortResult:
 def measure(reader: CohortReader, night: Input) -> StatsRow:
     """Measure one night."""
     read = reader.read(night)
-    expert, estimates, measuring = read.scorings.expert, read.estimates, read.measuring
-    latency = None if estimates is None else estimates.rem_latency_minutes
-    errors = None if expert is None else night_errors(read.scorings.scorings, measuring, latency)
+    expert, measuring = read.scorings.expert, read.measuring
+    errors = None if expert is None else night_errors(read.scorings.scorings, measuring)
     source = {"file": night.path.name}
     if expert is not None and expert.scorer is not None:
         source["expert"] = expert.scorer
@@ -309,17 +303,13 @@ def measure(reader: CohortReader, night: Input) -> StatsRow:
 
 
 def _facts(read: MeasuredInput) -> Facts:
-    scored, group, estimates = read.scored, read.group, read.estimates
-    kept = NAN if estimates is None else estimates.early_rem_kept_minutes
+    scored, group = read.scored, read.group
     return Facts(
         None if group is None else group.group,
         None if scored.profile is None else scored.profile.name,
         scored.final.n_epochs,
         scored.final.epoch_seconds,
         read.scorings.n_changed,
-        None if estimates is None else estimates.sol_estimator,
-        None if estimates is None else estimates.rem_latency_estimator,
-        None if isnan(kept) else kept,
     )
 
 
@@ -411,9 +401,6 @@ def _notes(nights: Sequence[StatsRow], reader: CohortReader, *, wants_experts: b
         notes.append(mixed_epochs_words(lengths))
     bare = [night.id for night in nights if night.facts.profile is None]
     notes += listed_nights("no profile (--profile), so validity is not measured", bare)
-    kept = [night.id for night in nights if night.facts.early_rem_kept_minutes is not None]
-    passed_over = "the best estimate of REM latency passes over early REM that the decoded stages keep"
-    notes += listed_nights(f"{passed_over}, look at it", kept)
     lights: dict[str, set[str]] = {}
     assumed: dict[str, set[str]] = {}
     for night in nights:

@@ -66,7 +66,6 @@ from stageguard.formats.tools.arrays import load_plain
 from stageguard.formats.tools.viewers import description
 from stageguard.guard.explain import Effect
 from stageguard.guard.strength import steered_by
-from stageguard.measures.estimates import Estimates
 from stageguard.night.period import Period
 from stageguard.night.quantities import STEERED_BY
 from stageguard.night.stages import UNSCORED_NAME, StageScheme, canonical_name
@@ -333,13 +332,11 @@ def _read_record(path: Path, n_rows: int) -> tuple[Profile, datetime | None, Rec
         check_recorded(path, content, n_rows)
         start = record["hypnogram"]["start"]
         profile = recorded_profile(sidecar, record["profile"])
-        measured = record.get("measured")  # missing if the output was written by `save`
-        estimates = None if measured is None else Estimates.from_dict(measured["estimates"])
         steps_only = steered_by(record["strength"]["step"], 0.0, None)  # of an earlier version
         told = record.get("steered", steps_only)
         steered = frozenset(what for what in STEERED_BY if what in told)
         period = _period(record.get("period"), n_rows)
-        recorded = Recorded(estimates, steered, Effect.from_record(record), period)
+        recorded = Recorded(steered, Effect.from_record(record), period)
         return profile, None if start is None else datetime.fromisoformat(start), recorded
     except FileFormatError:
         raise
