@@ -224,7 +224,9 @@ def test_pins_gaps_poor_signal_and_lights_are_counted():
     assert "The stage of 1 epoch was given by hand." in text
     assert "Sleep before lights off (epoch 3)" in text
     plain = decode(CALM, profile_of()).methods_text()
-    assert not any(word in plain for word in ("without probabilities", "signal quality", "by hand", "before lights"))
+    assert not any(
+        word in plain for word in ("without probabilities", "signal quality", "by hand", "before lights")
+    )
 
 
 def test_another_cohort_and_another_stager_are_said():
