@@ -30,7 +30,7 @@ PROFILE = "human-psg-5"
 HEADER = (
     "id\tfile\tn_epochs\tn_changed\trule\tstep\ttransition_weight\tfi_before\tfi_after"
     "\tjoint_before\tjoint_after\tjoint_threshold"
-    "\tearly_rem_removed"
+    "\tearly_rem_removed\tlook_at"
 )
 
 

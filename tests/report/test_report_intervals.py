@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import unescape
 
 import pytest
@@ -38,7 +39,7 @@ def density():
 def cells(page, name):
     """The cells of the first row of that name in the table of statistics."""
     table = page[page.index("<h2>Sleep statistics</h2>") :]
-    row = table[table.index(f'<th scope="row">{name}</th>') :]
+    row = table[re.search(rf'<th scope="row">{re.escape(name)}( <strong>|</th>)', table).start() :]
     row = row[: row.index("</tr>")]
     return [unescape(cell.split(">", 1)[1].split("<")[0]) for cell in row.split("<td")[1:]]
 

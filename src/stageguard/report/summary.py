@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from math import exp, isnan
 from typing import Any
@@ -14,6 +14,7 @@ from stageguard.base.errors import Message
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import cuts_of, hypnogram_before, period_for
 from stageguard.measures.cohort import CohortTable
+from stageguard.measures.hinges import hinges_of
 from stageguard.measures.parts import lights_words
 from stageguard.measures.rare_events import early_rem_removed
 from stageguard.measures.statistics import AASM, StatisticsOptions
@@ -53,6 +54,7 @@ class BeforeAfter:
     reason: str = ""
     is_steered: bool = False  # whether the profile steered it
     limit: float = NAN  # up to which the rule leaves a night alone
+    hinge: tuple[int, int] | None = None  # first and last of the doubtful epochs that it depends on
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; places are below, inside or above the experts' range, or early."""
@@ -63,6 +65,7 @@ class BeforeAfter:
             row |= {"before_place": self.before_place, "after_place": self.after_place}
         row |= {"steered": True} if self.is_steered else {}
         row |= {} if isnan(self.limit) else {"left_alone_up_to": self.limit}
+        row |= {"depends_on_epochs": list(self.hinge)} if self.hinge else {}
         return row | ({"reason": self.reason} if self.reason else {})
 
     def cells(self) -> list[str]:
@@ -74,6 +77,18 @@ class BeforeAfter:
         cells = [f"{shown(value, decimals)} {place}".strip() for value, place in values]
         mark = f" {STEERED_MARK}" if self.is_steered else ""
         return [SHOWN[self.key].heading + mark, *cells, band]
+
+
+def hinge_words(hinge: tuple[int, int] | None) -> str:
+    """Return the advice to look at the doubtful epochs that a number depends on; empty without any."""
+    if hinge is None:
+        return ""
+    return f"{_depends_words(hinge)}: look at {'it' if hinge[0] == hinge[1] else 'them'}"
+
+
+def _depends_words(hinge: tuple[int, int]) -> str:
+    first, last = (epoch + 1 for epoch in hinge)
+    return f"depends on epoch {first:,}" if first == last else f"depends on epochs {first:,}–{last:,}"
 
 
 def shown(value: float, decimals: int) -> str:
@@ -129,6 +144,7 @@ def _rows(
     options: StatisticsOptions,
     *,
     steered: frozenset[Steering],
+    hinges: Mapping[str, tuple[int, int]],
 ) -> list[BeforeAfter]:
     """Return the rows of the before/after table; a measure that neither night has is left out."""
     statistics = [options.measure(night) for night in nights]
@@ -159,7 +175,7 @@ def _rows(
                 reason=reasons[-1] if reasons else "",  # rather that of the decoded night
             )
         if not (isnan(row.before) and isnan(row.after)):
-            rows.append(replace(row, is_steered=SHOWN[key].follows in steered))
+            rows.append(replace(row, is_steered=SHOWN[key].follows in steered, hinge=hinges.get(key)))
     return rows
 
 
@@ -292,18 +308,28 @@ class RowMeasures:
 
     joint: JointScores
     early_rem_removed: tuple[str, ...]
+    look_at: str  # why somebody should look at the night; empty if nothing says so
 
     def to_dict(self) -> dict[str, Any]:
         """Return what a sidecar keeps for tables, in plain types."""
-        return {"early_rem_removed": list(self.early_rem_removed)}
+        return {"early_rem_removed": list(self.early_rem_removed), "look_at": self.look_at}
 
 
 def measures_of(decoding: Decoding, options: StatisticsOptions = AASM) -> RowMeasures:
     """Return the measures of a decoding for a cohort's table; `options` include its lights."""
+    valid = _validities(decoding, options)
     return RowMeasures(
-        joint=JointScores.of(_validities(decoding, options)),
+        joint=JointScores.of(valid),
         early_rem_removed=early_rem_words(decoding),
+        look_at=_look_at(aside_words(decoding, valid[1]), hinges_of(decoding, options)),
     )
+
+
+def _look_at(aside: str, hinges: Mapping[str, tuple[int, int]]) -> str:
+    """Return in a few words why somebody should look at a night."""
+    reasons = ["not smoothed, and outside the range of expert scoring"] * bool(aside)
+    reasons += [f"{SHOWN[key].title} {_depends_words(hinge)}" for key, hinge in hinges.items()]
+    return "; ".join(reasons)
 
 
 def _validities(decoding: Decoding, options: StatisticsOptions) -> list[Validity]:
@@ -334,6 +360,7 @@ class DecodingSummary:
     lights: str
     aside: str  # loud, if no rule smoothed and the night is not as experts score
     early_rem_removed: tuple[str, ...]
+    look_at: str  # why somebody should look at the night, in a few words
     # from here on only printed, not in `to_dict`
     deed: str  # what the guard did, in a sentence
     is_early_rem_odd: bool  # whether REM soon after sleep onset calls for a look: not in animals
@@ -347,7 +374,7 @@ class DecodingSummary:
     @property
     def measures(self) -> RowMeasures:
         """The measures of the night in a cohort's table."""
-        return RowMeasures(self.joint, self.early_rem_removed)
+        return RowMeasures(self.joint, self.early_rem_removed, self.look_at)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
@@ -364,9 +391,10 @@ def summary_of(decoding: Decoding, options: StatisticsOptions = AASM) -> Decodin
     hypnogram, profile = decoding.hypnogram, decoding.profile
     nights = hypnogram_before(decoding), hypnogram
     valid = _validities(decoding, options)
+    hinges, aside = hinges_of(decoding, options), aside_words(decoding, valid[1])
     rows = [
         replace(row, limit=decoding.strength.limit) if row.key == "fragmentation_index" else row
-        for row in _rows(nights, valid, options, steered=decoding.steered)
+        for row in _rows(nights, valid, options, steered=decoding.steered, hinges=hinges)
     ]
     return DecodingSummary(
         facts=RecordingFacts.of(hypnogram, profile),
@@ -383,8 +411,9 @@ def summary_of(decoding: Decoding, options: StatisticsOptions = AASM) -> Decodin
         advice=tuple(decoding.advice()),
         range_note=range_note(decoding, rows),
         lights=lights_words(hypnogram, *options.lights),
-        aside=aside_words(decoding, valid[1]),
+        aside=aside,
         early_rem_removed=early_rem_words(decoding),
+        look_at=_look_at(aside, hinges),
         deed=deed_words(decoding),
         is_early_rem_odd=profile.species == "human",
         steered=decoding.steered,

@@ -14,6 +14,7 @@ from stageguard.measures.agreement import Agreement, agreement, common_scheme, m
 from stageguard.measures.bouts import cuts_of, hypnogram_before, hypnogram_of, pair_counts, period_for
 from stageguard.measures.cohort import count_steered
 from stageguard.measures.grade_card import GradeCard
+from stageguard.measures.hinges import hinges_of
 from stageguard.measures.intervals import (
     DEFAULT_DRAWS,
     OF_GOOD_STAGERS,
@@ -44,6 +45,7 @@ from stageguard.night.stages import StageScheme
 from stageguard.report.hypnogram_svg import expert_name
 from stageguard.report.numbers import ABSENT, count, number_text
 from stageguard.report.pictures import OUTSIDE, BandRow
+from stageguard.report.summary import hinge_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class ReportMeasures:
     expert: ExpertColumn | None
     agreement: tuple[Agreement, Agreement] | None  # before, after
     events: tuple[RareEvent, ...]
+    hinges: Mapping[str, tuple[int, int]]  # doubtful epochs that a statistic depends on
     taught: str = ""  # the first line, if the night taught its profile and an expert scored it
 
     @property
@@ -104,20 +107,21 @@ def measure(decoding: Decoding, expert: Hypnogram | None, options: StatisticsOpt
     def validity(scoring: Hypnogram, expert: Hypnogram | None = None) -> Validity:
         return validity_of(scoring, decoding.profile, period, cuts, expert)
 
+    hinges = hinges_of(decoding, options)
     is_coarser = expert is not None and expert.scheme != night.scheme
     columns = (
         ReportColumn("before", options.measure(before), validity(before)),
         ReportColumn("after", options.measure(decoding), validity(night, None if is_coarser else expert)),
     )
     if expert is None:
-        return ReportMeasures(*columns, None, None, rare_events(decoding))
+        return ReportMeasures(*columns, None, None, rare_events(decoding), hinges)
     scored = ExpertColumn(
         expert_name(expert), options.measure(expert), None if is_coarser else validity(expert)
     )
     pairs = merged_pairs(decoding.profile, expert.scheme)
     agreed = agreement(expert, before, pairs=pairs), agreement(expert, night, pairs=pairs)
     taught = taught_words([taught_by(decoding.profile, before, expert)], NO_TEST)
-    return ReportMeasures(*columns, scored, agreed, rare_events(decoding), taught)
+    return ReportMeasures(*columns, scored, agreed, rare_events(decoding), hinges, taught)
 
 
 ROWS = tuple(sorted(NIGHT, key=lambda quantity: quantity.report_row))
@@ -138,6 +142,7 @@ class MeasureRow:
     unit: str = ""
     interval: str = ""  # "" without an interval
     flag: str = ""
+    hinge: str = ""  # advice to look at the doubtful epochs that it depends on
     grade: str = ""
 
 
@@ -339,6 +344,7 @@ def statistic_groups(
             unit=quantity.unit,
             interval=interval,
             flag=flag,
+            hinge=hinge_words(measured.hinges.get(key)),
             grade=grade,
         )
 
@@ -396,7 +402,13 @@ def night_intervals(decoding: Decoding, options: StatisticsOptions) -> Intervals
         if profile.posterior is None or why_withheld(decoding):
             return None
         method = "model"
-    return intervals(decoding, method=method, lights_off=options.lights_off, lights_on=options.lights_on)
+    return intervals(
+        decoding,
+        method=method,
+        lights_off=options.lights_off,
+        lights_on=options.lights_on,
+        min_first_rem_seconds=options.min_first_rem_seconds,
+    )
 
 
 def interval_title(intervals: Intervals | None) -> str:

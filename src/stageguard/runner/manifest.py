@@ -54,6 +54,7 @@ class ManifestRow(NamedTuple):
     joint_after: float
     joint_threshold: float
     early_rem_removed: int
+    look_at: str  # why somebody should look at the night; empty if nothing says so
 
     @classmethod
     def of(cls, night_id: str, file: str, decoding: Decoding, measures: RowMeasures) -> ManifestRow:
@@ -73,6 +74,7 @@ class ManifestRow(NamedTuple):
             joint_after=joint.after,
             joint_threshold=joint.threshold,
             early_rem_removed=len(measures.early_rem_removed),
+            look_at=measures.look_at,
         )
 
     @classmethod
@@ -93,6 +95,7 @@ class ManifestRow(NamedTuple):
             joint_after=_number(joint.get("after")),
             joint_threshold=_number(joint.get("threshold")),
             early_rem_removed=len(measured["early_rem_removed"]),
+            look_at=measured.get("look_at", ""),
         )
 
     def to_dict(self) -> dict[str, Any]:
