@@ -435,3 +435,28 @@ def test_decode_of_several_files_writes_the_paragraph(tmp_path, capsys):
 def test_labels_alone_are_named_with_the_confusions_they_were_given():
     labels = sg.simulate_night("human-psg-5", hours=2, seed=1).expert
     assert "typical confusions" in text_of(sg.decode(labels, "human-psg-5"))
+
+
+def test_a_cohort_of_labels_is_said_to_be_one(capsys, tmp_path):
+    made = [sg.simulate_night("human-psg-5", hours=2, seed=seed).density for seed in range(3)]
+    labels = [sg.Hypnogram(each.argmax, "aasm5", 30.0) for each in made]
+    text = sg.methods_text([decode(each, "human-psg-5") for each in labels])
+    assert "from the labels, softened by the typical confusions of published networks, of an" in text
+    assert "Nights of labels alone were not smoothed: labels alone do not say" in text
+    assert "were smoothed to that mean" not in text and "stage probabilities" not in text
+    mixed = sg.methods_text([decode(each, "human-psg-5") for each in (made[0], *labels)])
+    assert "from the stage probabilities and labels, softened" in mixed
+    assert "were smoothed to that mean" in mixed and "Nights of labels alone" in mixed
+    for number, each in enumerate(labels):
+        each.save(tmp_path / f"n{number}.txt")
+    call = ("decode", *sorted(tmp_path.glob("*.txt")), "-p", "human-psg-5", "-o", tmp_path / "out")
+    assert Runner(capsys)(*call).code == 0
+    for _ in ("decoded now", "read from sidecars"):
+        assert "from the labels, softened" in (tmp_path / "out" / "methods.md").read_text()
+        (tmp_path / "out" / "methods.md").unlink()
+        Runner(capsys)(*call)
+
+
+def test_the_cap_on_the_target_is_said():
+    made = sg.simulate_night("human-psg-5", hours=2, seed=1)
+    assert "but at most 1.15 times the mean," in decode(made.density, "human-psg-5").methods_text()

@@ -19,6 +19,7 @@ from stageguard.guard.automaton import Durations, compile_tables, weigh
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import Night
 from stageguard.guard.solver import Solver, solver_for
+from stageguard.night.hypnodensity import FromLabels
 from stageguard.night.period import runs
 from stageguard.profile.fingerprint import mark_of
 from stageguard.profile.profile import Profile
@@ -420,6 +421,8 @@ class Effect:
         Whether lights cut the recording.
     is_taught : bool
         Whether the profile was fitted to this night.
+    from_labels : {"typical", "own"} or None
+        Which confusions stood for the probabilities of a stager that gave labels alone.
     """
 
     n_scored: int
@@ -431,6 +434,7 @@ class Effect:
     has_lights_off: bool = False
     has_lights_on: bool = False
     is_taught: bool = False
+    from_labels: FromLabels | None = None
 
     @classmethod
     def of(cls, decoding: Decoding) -> Effect:
@@ -446,6 +450,7 @@ class Effect:
             decoding.night.lights_off > 0,
             decoding.night.lights_on is not None,
             mark_of(decoding.argmax) in taught_by if taught_by else False,
+            decoding.from_labels,
         )
 
     @classmethod
@@ -454,6 +459,7 @@ class Effect:
         if "changed_by" not in record:
             return None
         strength = record["strength"]
+        night_facts = {name: bool(record.get(name, False)) for name in NIGHT_FACTS[1:]}
         return cls(
             int(record["n_scored"]),
             int(record["n_changed"]),
@@ -461,7 +467,8 @@ class Effect:
             str(strength["step"]),
             float(strength["transition_weight"]),
             int(record.get("n_unscored", 0)),  # this and the rest: missing in outputs of earlier versions
-            *(bool(record.get(name, False)) for name in NIGHT_FACTS[1:]),
+            **night_facts,
+            from_labels=record.get("provenance", {}).get("from_labels"),
         )
 
 

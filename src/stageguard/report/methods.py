@@ -21,13 +21,14 @@ from stageguard.guard.explain import Effect
 from stageguard.guard.strength import Strength
 from stageguard.measures.bouts import period_for
 from stageguard.measures.parts import lights_words
+from stageguard.night.hypnodensity import FromLabels
 from stageguard.night.period import APART_MINUTES, ASLEEP_MINUTES, WINDOW_MINUTES, Period
 from stageguard.night.quantities import NIGHT
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import OFF, Profile
 from stageguard.profile.rules.band import BandRule
 from stageguard.profile.rules.match import MatchRule
-from stageguard.profile.rules.target import YIELDING_WEIGHT, TargetRule
+from stageguard.profile.rules.target import HIGHEST_AIM, YIELDING_WEIGHT, TargetRule
 from stageguard.report.numbers import and_list, count, sentence
 
 NO_LIGHTS: tuple[Moment | None, Moment | None] = (None, None)
@@ -50,7 +51,7 @@ MADE_BY = {
 def night_methods(decoding: Decoding, lights: tuple[Moment | None, Moment | None] = NO_LIGHTS) -> str:
     """Return the paragraph of one night, measured between lights if they are given."""
     profile, seconds, effect = decoding.profile, decoding.epoch_seconds, Effect.of(decoding)
-    evidence = "stage probabilities" if decoding.from_labels is None else LABELS_ALONE[decoding.from_labels]
+    evidence = _evidence(decoding.from_labels)
     parts = [opening_sentence(profile, seconds, decoding.stager, evidence), *origin_sentences(profile)]
     if decoding.strength.asked == OFF:
         parts.append("The guard was switched off: every epoch keeps the stager's most probable stage.")
@@ -137,7 +138,7 @@ def _why_untouched(strength: Strength) -> str:
     if math.isnan(strength.fi_before):
         return ": there are too few epochs to measure fragmentation"
     if strength.is_of_labels:
-        return ": labels alone do not say which epochs are doubtful"
+        return f": {NO_DOUBT}"
     if strength.fi_before < strength.fi_low:
         return ": it is less fragmented than expert scorings"
     return ": its fragmentation is within the limits" if math.isnan(strength.stager_fi) else ""
@@ -314,14 +315,19 @@ def cohort_methods(
     parts = [f"{count(len(nights), 'night')}{people} {was_or_were(len(nights))} decoded."]
     for night in by_profile.values():
         profile, seconds = night.profile, night.epoch_seconds
+        of_profile = [each.effect for each in nights if each.profile.sha256 == profile.sha256]
+        gave = dict.fromkeys(effect.from_labels for effect in of_profile)
         parts += [
-            opening_sentence(profile, seconds, stager),
+            opening_sentence(profile, seconds, stager, " and ".join(map(_evidence, gave))),
             *origin_sentences(profile),
             *weight_sentences(profile),
-            *strength_sentences(profile, lifts=lifts),
         ]
+        unsmoothed = {"typical"} if profile.strength is not None and not profile.smooths_labels else set()
+        if gave.keys() - unsmoothed:
+            parts += [*strength_sentences(profile, lifts=lifts), *path_sentences(profile, seconds)]
+        if gave.keys() & unsmoothed:
+            parts.append(f"Nights of labels alone were not smoothed: {NO_DOUBT}.")
         parts += [
-            *path_sentences(profile, seconds),
             *clock_sentences(profile, ran=True),
             *latency_sentences(profile),
         ]
@@ -395,10 +401,15 @@ def _cohort_periods(nights: Sequence[CohortFact]) -> Iterator[str]:
 
 
 FI = "fragmentation index (stage changes per pair of adjacent scored epochs)"
+NO_DOUBT = "labels alone do not say which epochs are doubtful"
 LABELS_ALONE = {  # what was decoded where a stager gave labels alone
     "typical": "labels, softened by the typical confusions of published networks,",
     "own": "labels, softened by the stager's own confusions on scored nights,",
 }
+
+
+def _evidence(from_labels: FromLabels | None) -> str:
+    return "stage probabilities" if from_labels is None else LABELS_ALONE[from_labels]
 
 
 def opening_sentence(
@@ -500,7 +511,7 @@ def strength_sentences(profile: Profile, *, lifts: bool) -> Iterator[str]:
         if rule.typical is not None:
             own_part = (
                 f" times the {rule.exponent:g}-th power of their own index relative to {rule.typical:g} "
-                "times the mean,"
+                f"times the mean, but at most {HIGHEST_AIM:g} times the mean,"
             )
         yield (
             f"Nights with a {FI} above {rule.act_above:g} times {experts}, were smoothed "
