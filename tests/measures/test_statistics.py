@@ -374,7 +374,7 @@ def test_a_day_has_no_bedtime_and_says_so():
 def test_twenty_hours_make_a_day(n_epochs, is_nan):
     found = sleep_statistics(night_of((W, 5), (N2, n_epochs - 5)))
     assert math.isnan(found.se_percent) is is_nan
-    assert math.isnan(found.cycles) is is_nan
+    assert found.is_of_longest_sleep is is_nan
 
 
 def test_light_and_dark_are_told_apart():
@@ -486,3 +486,16 @@ def test_another_tools_hypnogram_is_sent_to_its_reader():
     for verb in (sg.sleep_statistics, lambda night: sg.validity(night, "human-psg-5")):
         with pytest.raises(InputError, match=naming("Another", "sg.read_hypnogram")):
             verb(object())
+
+
+def test_a_long_recording_without_lights_is_measured_in_its_longest_sleep():
+    """Else all wake between a nap's epoch and the night counts as wake after sleep onset."""
+    night = "W" * 40 + "NNNNNNNNNRRWNN" * 60 + "W" * 40
+    day = ("W" * 60 + "N" + "W" * 60) * 7
+    found = sg.sleep_statistics(sg.read_hypnogram(list(day + night + day), epoch_seconds=30))
+    alone = sg.sleep_statistics(sg.read_hypnogram(list(night), epoch_seconds=30))
+    for name in ("waso_minutes", "tst_minutes", "rem_latency_minutes", "awakenings"):
+        assert getattr(found, name) == getattr(alone, name)
+    assert np.isnan([found.sol_minutes, found.se_percent]).all()
+    assert "give lights off and lights on" in found.reasons["sol_minutes"]
+    assert "sleep period of the longest sleep (epochs 888 to 1,727)" in found.assumed[0]

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from stageguard.base.arrays import Floats, Labels, Mask
-from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, sleep_statistics
+from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, SHORT_EPOCH_SECONDS, sleep_statistics
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.quantities import ALL_BOUTS, REPORTED, REPORTED_OF_STAGE
 from stageguard.night.stages import StageScheme
@@ -17,7 +17,6 @@ from stageguard.night.stages import StageScheme
 Kind = Literal["night", "day"]
 
 ONE_PERCENT_STEP = 0.1  # one step of a percentage; a step of minutes is an epoch, of counts one
-SHORT_EPOCH_SECONDS = 15.0  # shorter epochs are scored in rodents, which sleep around the clock
 
 
 @dataclass(frozen=True, slots=True, eq=False)

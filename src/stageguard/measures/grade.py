@@ -34,7 +34,7 @@ from stageguard.measures.grade_card import (
     PanelValues,
     refuse_repeated,
 )
-from stageguard.measures.statistics import AASM, LONGEST_NIGHT_HOURS, SleepStatistics, StatisticsOptions
+from stageguard.measures.statistics import AASM, SleepStatistics, StatisticsOptions
 from stageguard.measures.taught import taught_by, taught_words
 from stageguard.night.align import on_epochs_of, where_scored
 from stageguard.night.hypnogram import Hypnogram
@@ -244,7 +244,7 @@ def graded_values(night: Hypnogram, options: StatisticsOptions = AASM) -> dict[s
 def _may_come(statistics: SleepStatistics, needs: Sequence[str]) -> bool:
     """Whether a latency could exist on such a night: with bedtime and scored epochs, for REM also REM."""
     scheme = statistics.scheme
-    if statistics.tib_minutes >= 60 * LONGEST_NIGHT_HOURS or scheme.wake is None:
+    if not statistics.has_bedtime or scheme.wake is None:
         return False
     is_of_rem = "REM" in needs or "REM bout" in needs
     return sum(statistics.stage_epochs) > 0 and (scheme.rem is not None or not is_of_rem)

@@ -18,7 +18,9 @@ An unscored epoch is neither sleep nor wake, and ends a run of either. Conventio
 * ``luna`` takes unscored epochs at the ends out of TIB, lets SPT run to the last stretch of wake, and
   disregards less than 5 min of sleep that more than 2 h of wake separate from all later sleep.
 
-In a recording of 20 h or more no moment is bedtime: SOL, SE and REM latency are NaN in all three.
+In a recording of 20 h or more no moment is bedtime: SOL and SE are NaN in all three. Without lights, such a
+recording of a person is measured in the sleep period of its longest sleep (`stageguard.night.period`), and
+`assumed` says so. Elsewhere REM latency is NaN, too.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ from stageguard.measures.bouts import (
 )
 from stageguard.measures.parts import DayPart, cycles_of, hours_of, phases_of, zeitgeber_seconds
 from stageguard.night.hypnogram import UNSCORED
+from stageguard.night.period import period_of
 from stageguard.night.quantities import NIGHT, Need
 from stageguard.night.stages import StageScheme, canonical_name
 from stageguard.night.timing import Moment, lights_window
@@ -54,6 +57,7 @@ Convention = Literal["aasm", "yasa", "luna"]
 
 CONVENTIONS = ("aasm", "yasa", "luna")
 LONGEST_NIGHT_HOURS = 20.0  # our choice: longer recordings are days, in which no moment is bedtime
+SHORT_EPOCH_SECONDS = 15.0  # shorter epochs are scored in rodents, which sleep around the clock
 FIRST_REM_SECONDS = (
     120.0  # our choice, of 1 to 3 min: single false epochs do not count, and hardly a true bout is missed
 )
@@ -84,6 +88,8 @@ class SleepStatistics(ComparedByValue, ShownInNotebooks):
         Epochs of each stage of the scheme.
     shortest_rem_epochs : int
         Shortest REM bout that ends `rem_latency_bout_minutes`.
+    day_hours : float
+        Length of what lights bound if it is 20 h or more, so that no moment is bedtime; else NaN.
     assumed : tuple of str
         What had to be assumed.
     zeitgeber : float or None
@@ -100,6 +106,7 @@ class SleepStatistics(ComparedByValue, ShownInNotebooks):
     labels: Labels
     stage_epochs: tuple[int, ...]
     shortest_rem_epochs: int
+    day_hours: float
     assumed: tuple[str, ...]
     zeitgeber: float | None
     tib_minutes: float
@@ -195,6 +202,16 @@ class SleepStatistics(ComparedByValue, ShownInNotebooks):
         return f"<SleepStatistics {self.convention}: {numbers}>"
 
     @property
+    def has_bedtime(self) -> bool:
+        """Whether lights off, or the beginning of the recording, is bedtime."""
+        return isnan(self.day_hours)
+
+    @property
+    def is_of_longest_sleep(self) -> bool:
+        """Whether it was measured in the longest sleep of a long recording; `assumed` says where that is."""
+        return self._is_one_night and not self.has_bedtime
+
+    @property
     def _is_one_night(self) -> bool:
         return self.tib_minutes < _LONGEST_NIGHT_MINUTES and self.zeitgeber is None
 
@@ -210,9 +227,9 @@ class SleepStatistics(ComparedByValue, ShownInNotebooks):
             return f"scheme {self.scheme.name!r} does not say which stage is wake"
         if n_epochs == n_unscored:
             return "no epoch is scored"
-        if "bedtime" in needs and self.tib_minutes >= _LONGEST_NIGHT_MINUTES:
-            hours = self.tib_minutes / 60.0
-            return f"a recording of {hours:.1f} h is no single night: give lights off and lights on"
+        is_of_rem = "REM" in needs or "REM bout" in needs
+        if "bedtime" in needs and not self.has_bedtime and not (is_of_rem and self.is_of_longest_sleep):
+            return f"a recording of {self.day_hours:.1f} h is no single night: give lights off and lights on"
         # from here on the night is known, and is short of sleep
         if not self.tst_minutes:
             return "no epoch is scored as sleep"
@@ -301,6 +318,14 @@ class StatisticsOptions:
         convention = self.convention
         checks.choice(convention, "convention", CONVENTIONS)
         first, stop = lights_window(hypnogram, *self.lights)
+        hours = (stop - first) * epoch_seconds / 3600.0
+        is_day = hours >= LONGEST_NIGHT_HOURS
+        assumed = ASSUMED_OF_TIB[self.lights_off is not None, self.lights_on is not None]
+        if is_day and self.lights == (None, None) and self._may_be_night(epoch_seconds):
+            begin, end = period_of(hypnogram.labels, scheme.wake_index, epoch_seconds)
+            if scheme.wake is not None and begin < end:
+                assumed = (_longest_sleep_words(begin, end, hours),)
+                first, stop = begin, end
         labels = hypnogram.labels[first:stop]
         # Luna trims after lights are known, so that its first epoch may lie later than lights off
         if convention == "luna":
@@ -322,12 +347,19 @@ class StatisticsOptions:
             labels=labels,
             stage_epochs=tuple(stage_epochs),
             shortest_rem_epochs=shortest_rem_epochs,
-            assumed=ASSUMED_OF_TIB[self.lights_off is not None, self.lights_on is not None],
+            day_hours=hours if is_day else NAN,
+            assumed=assumed,
             zeitgeber=zeitgeber,
             tib_minutes=len(labels) * (epoch_seconds / 60.0),
             unscored_minutes=(len(labels) - sum(stage_epochs)) * (epoch_seconds / 60.0),
-            **_numbers_of_sleep(labels, scheme, epoch_seconds, convention, shortest_rem_epochs),
+            **_numbers_of_sleep(
+                labels, scheme, epoch_seconds, convention, shortest_rem_epochs, has_bedtime=not is_day
+            ),
         )
+
+    def _may_be_night(self, epoch_seconds: float) -> bool:
+        """Whether a long recording may be of a person, who sleeps once a day."""
+        return self.lights_on_phase is None and epoch_seconds >= SHORT_EPOCH_SECONDS
 
     @property
     def lights(self) -> tuple[Moment | None, Moment | None]:
@@ -336,6 +368,13 @@ class StatisticsOptions:
 
 
 AASM = StatisticsOptions()  # of the whole recording, where nothing else is asked for
+
+
+def _longest_sleep_words(first: int, stop: int, hours: float) -> str:
+    return (
+        f"TIB is the sleep period of the longest sleep (epochs {first + 1:,} to {stop:,}) of a recording of "
+        f"{hours:.1f} h without lights, so that SOL and SE do not exist: give lights off and lights on"
+    )
 
 
 def _epochs_luna_counts(labels: Labels, scheme: StageScheme, epoch_seconds: float) -> tuple[Labels, int]:
@@ -365,6 +404,8 @@ def _numbers_of_sleep(
     epoch_seconds: float,
     convention: Convention,
     shortest_rem_epochs: int,
+    *,
+    has_bedtime: bool,
 ) -> dict[str, float]:
     """Return the numbers about sleep in TIB that exist, by the fields of `SleepStatistics`.
 
@@ -380,8 +421,8 @@ def _numbers_of_sleep(
     is_asleep = is_scored & ~is_wake
     asleep = np.flatnonzero(is_asleep)
     n_asleep = len(asleep)
-    # a recording around the clock does not begin at bedtime, so nothing is counted from its beginning
-    has_bedtime = n_epochs * minutes < _LONGEST_NIGHT_MINUTES
+    # around the clock REM has no latency; by YASA it counts from lights off
+    has_onset = has_bedtime or (convention != "yasa" and n_epochs * minutes < _LONGEST_NIGHT_MINUTES)
     # otherwise an efficiency would tell how much was scored, not how well somebody slept
     is_scored_enough = convention != "aasm" or n_scored >= (1.0 - MOST_UNSCORED) * n_epochs
     numbers = {"tst_minutes": n_asleep * minutes}
@@ -409,7 +450,7 @@ def _numbers_of_sleep(
         numbers["sol_minutes"] = onset * minutes
         numbers["sol_5min_minutes"] = _onset(sleep, whole_epochs(300.0, epoch_seconds)) * minutes
         numbers["sol_10min_minutes"] = _onset(sleep, whole_epochs(600.0, epoch_seconds)) * minutes
-    if has_bedtime and scheme.rem is not None:
+    if has_onset and scheme.rem is not None:
         rem = runs_of(labels == scheme.rem_index)
         first_rem, lasting_rem = _onset(rem, 1), _onset(rem, shortest_rem_epochs)
         # by YASA, SOL is a part of REM latency

@@ -391,6 +391,7 @@ def summary_of(decoding: Decoding, options: StatisticsOptions = AASM) -> Decodin
     hypnogram, profile = decoding.hypnogram, decoding.profile
     nights = hypnogram_before(decoding), hypnogram
     valid = _validities(decoding, options)
+    statistics = options.measure(hypnogram)
     hinges, aside = hinges_of(decoding, options), aside_words(decoding, valid[1])
     rows = [
         replace(row, limit=decoding.strength.limit) if row.key == "fragmentation_index" else row
@@ -407,7 +408,7 @@ def summary_of(decoding: Decoding, options: StatisticsOptions = AASM) -> Decodin
         verdict=valid[1].verdict,
         indicators=tuple(rows),
         strength=str(decoding.strength),
-        assumptions=tuple(decoding.assumed),
+        assumptions=(*decoding.assumed, *(statistics.assumed if statistics.is_of_longest_sleep else ())),
         advice=tuple(decoding.advice()),
         range_note=range_note(decoding, rows),
         lights=lights_words(hypnogram, *options.lights),
