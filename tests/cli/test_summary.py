@@ -220,7 +220,7 @@ def test_what_the_guard_did_is_one_line(make, deed, capsys, monkeypatch):
 def test_a_long_recording_says_which_sleep_was_measured():
     long = decoding_of("W" * 1000 + "NNNNNNNNNRRWNN" * 60 + "W" * 800, certainty=0.999999)
     words = summary_of(long).assumptions[-1]
-    assert mentions(words, "22.0 h", "without lights", "longest sleep", "epochs 1,001 to 1,840")
+    assert "longest sleep (epochs 1,001 to 1,840) of a recording of 22.0 h without lights" in words
 
 
 def test_early_rem_is_no_warning_in_mice(capsys):
