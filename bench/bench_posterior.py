@@ -28,7 +28,7 @@ from _common import (
 from bench_peers import PUBLISHED_AGES, Chain, chain_of
 
 import stageguard as sg
-from stageguard.base.arrays import CLIP
+from stageguard.arrays import CLIP
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.posterior import sample_like
 from stageguard.guard.solver import solver_for

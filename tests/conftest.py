@@ -14,7 +14,7 @@ import pytest
 
 from browser import browser as browser
 from browser import why_not
-from stageguard.base.errors import StageGuardWarning
+from stageguard.errors import StageGuardWarning
 from stageguard.runner.stopping import STOPS
 
 with warnings.catch_warnings():

@@ -7,7 +7,7 @@ import numpy as np
 
 import oracle
 import stageguard as sg
-from stageguard.base.errors import StageGuardWarning
+from stageguard.errors import StageGuardWarning
 
 SCHEME = {2: "ws2", 3: "wnr3", 5: "aasm5"}
 

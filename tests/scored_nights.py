@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import stageguard as sg
-from stageguard.base.errors import StageGuardWarning
+from stageguard.errors import StageGuardWarning
 from stageguard.synthetic.night import simulate_night
 
 

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import pytest
 
 from cli_runner import Ran, Runner, all_commands, examples_of
-from stageguard.base.errors import StageGuardWarning
 from stageguard.cli.app import SHORT_HELP
+from stageguard.errors import StageGuardWarning
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -220,4 +220,4 @@ def test_warnings_point_to_the_line_of_the_caller(call):
 def test_the_package_warns_by_one_function():
     source = Path(sg.__file__).parent
     callers = [path for path in source.rglob("*.py") if "warnings.warn" in path.read_text("utf-8")]
-    assert [path.relative_to(source).as_posix() for path in callers] == ["base/errors.py"]
+    assert [path.relative_to(source).as_posix() for path in callers] == ["errors.py"]

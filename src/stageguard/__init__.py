@@ -7,13 +7,13 @@
 
 from __future__ import annotations
 
-from stageguard.base.lazy import public_names
-from stageguard.base.version import __version__ as __version__
+from stageguard.lazy import public_names
+from stageguard.version import __version__ as __version__
 
 # The public names by the module they live in, which is imported when one of them is first used.
 # `__init__.pyi` says the same to type checkers; tests/test_architecture.py holds the two together.
 PUBLIC = {
-    "base.errors": """CohortError FileFormatError InputError MissingExtraError MissingFileError OutputError
+    "errors": """CohortError FileFormatError InputError MissingExtraError MissingFileError OutputError
         OutputExistsError PinError ProfileError StageGuardError StageGuardWarning""",
     "night.align": "Aligned align merge_stages",
     "night.combine": "combine",

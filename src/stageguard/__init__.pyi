@@ -1,15 +1,14 @@
-from stageguard.base.errors import CohortError as CohortError
-from stageguard.base.errors import FileFormatError as FileFormatError
-from stageguard.base.errors import InputError as InputError
-from stageguard.base.errors import MissingExtraError as MissingExtraError
-from stageguard.base.errors import MissingFileError as MissingFileError
-from stageguard.base.errors import OutputError as OutputError
-from stageguard.base.errors import OutputExistsError as OutputExistsError
-from stageguard.base.errors import PinError as PinError
-from stageguard.base.errors import ProfileError as ProfileError
-from stageguard.base.errors import StageGuardError as StageGuardError
-from stageguard.base.errors import StageGuardWarning as StageGuardWarning
-from stageguard.base.version import __version__ as __version__
+from stageguard.errors import CohortError as CohortError
+from stageguard.errors import FileFormatError as FileFormatError
+from stageguard.errors import InputError as InputError
+from stageguard.errors import MissingExtraError as MissingExtraError
+from stageguard.errors import MissingFileError as MissingFileError
+from stageguard.errors import OutputError as OutputError
+from stageguard.errors import OutputExistsError as OutputExistsError
+from stageguard.errors import PinError as PinError
+from stageguard.errors import ProfileError as ProfileError
+from stageguard.errors import StageGuardError as StageGuardError
+from stageguard.errors import StageGuardWarning as StageGuardWarning
 from stageguard.fitting.estimator import SemiMarkovDecoder as SemiMarkovDecoder
 from stageguard.fitting.fit import fit as fit
 from stageguard.fitting.fit import fit_report as fit_report
@@ -96,6 +95,7 @@ from stageguard.signals.quality import signal_quality as signal_quality
 from stageguard.staging import Stager as Stager
 from stageguard.staging import stagers as stagers
 from stageguard.synthetic.night import simulate_night as simulate_night
+from stageguard.version import __version__ as __version__
 
 __all__: list[str]
 PUBLIC: dict[str, str]

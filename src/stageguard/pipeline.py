@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import Floats
-from stageguard.base.errors import InputError
-from stageguard.base.storage import names_file
-from stageguard.base.values import ComparedByValue
+from stageguard import checks
+from stageguard.arrays import Floats
+from stageguard.errors import InputError
 from stageguard.formats.recordings.read import read_recording
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
@@ -28,6 +26,8 @@ from stageguard.signals.features import Features
 from stageguard.signals.quality import DEFAULT_RULES, SignalQuality, signal_quality
 from stageguard.staging import Stager, has_folder, stager_of
 from stageguard.staging.network import network_stager
+from stageguard.storage import names_file
+from stageguard.values import ComparedByValue
 
 if TYPE_CHECKING:
     from stageguard.nn.checkpoint import TrainedModel

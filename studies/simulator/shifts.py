@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base.files import toml_text
+from stageguard.files import toml_text
 from stageguard.measures.statistics import sleep_statistics
 from stageguard.signals.modalities import MODALITIES
 from stageguard.synthetic.sleepers import (

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from stageguard.base import errors
+from stageguard import errors
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from messages import mentions
-from stageguard.base import files
-from stageguard.base.errors import OutputError, OutputExistsError
-from stageguard.base.files import write_text_atomic, write_together
+from stageguard import files
+from stageguard.errors import OutputError, OutputExistsError
+from stageguard.files import write_text_atomic, write_together
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs signals, pipes and links")
 
@@ -71,7 +71,7 @@ def test_killed_write_leaves_the_old_file(tmp_path):
     path.write_text("old")
     code = (
         "import os, signal, sys\nfrom pathlib import Path\n"
-        "from stageguard.base.files import write_text_atomic\n"
+        "from stageguard.files import write_text_atomic\n"
         "Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
         "write_text_atomic(sys.argv[1], 'new', overwrite=True)"
     )
@@ -96,8 +96,8 @@ def test_a_disk_that_fills_up_keeps_nothing_of_the_file(tmp_path, n_bytes):
     path = tmp_path / "a.txt"
     path.write_text("old")
     code = (
-        "import resource, signal, sys\nfrom stageguard.base.errors import OutputError\n"
-        "from stageguard.base.files import write_text_atomic\n"
+        "import resource, signal, sys\nfrom stageguard.errors import OutputError\n"
+        "from stageguard.files import write_text_atomic\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "try: write_text_atomic(sys.argv[1], 'x' * int(sys.argv[2]), overwrite=True)\n"
@@ -173,7 +173,7 @@ def test_two_names_of_one_file_are_refused(tmp_path):
 KILLED = """
 import os, sys
 from pathlib import Path
-from stageguard.base import files
+from stageguard import files
 files._move_all = lambda written: os.kill(os.getpid(), 9)
 files.write_together({Path(sys.argv[1]): "new"}, overwrite=True)
 """
@@ -198,9 +198,7 @@ def test_what_another_process_is_writing_is_left_alone(tmp_path, monkeypatch):
 
     def another_writes_first(written):
         monkeypatch.setattr(files, "_move_all", move_all)
-        program = (
-            "import sys; from stageguard.base.files import write_text_atomic as w; w(sys.argv[1], 'theirs')"
-        )
+        program = "import sys; from stageguard.files import write_text_atomic as w; w(sys.argv[1], 'theirs')"
         subprocess.run([sys.executable, "-c", program, path], check=True)
         assert all(temporary.exists() for temporary in written.values())
         move_all(written)

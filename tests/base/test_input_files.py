@@ -14,9 +14,9 @@ import pytest
 import stageguard as sg
 from cli_runner import Runner, error_line
 from messages import mentions, naming
-from stageguard.base import files
-from stageguard.base.errors import FileFormatError, ProfileError
-from stageguard.base.files import LIMITS, checked_file, parse_json, read_file
+from stageguard import files
+from stageguard.errors import FileFormatError, ProfileError
+from stageguard.files import LIMITS, checked_file, parse_json, read_file
 
 PACKAGE = Path(sg.__file__).parent
 PROFILE = "human-psg-5"
@@ -29,7 +29,7 @@ def run(capsys):
 
 # ---- nothing goes round the gate
 
-GATES = [PACKAGE / "base" / name for name in ("files.py", "storage.py", "streams.py")]
+GATES = [PACKAGE / name for name in ("files.py", "storage.py", "streams.py")]
 GATED = {"local_file", "seekable_file", "open_file", "open_text", "read_file", "read_text"}
 # functions of libraries that open what they are given
 OPENERS = {

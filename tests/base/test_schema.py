@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 
 from messages import mentions, naming
-from stageguard.base import schema
-from stageguard.base.errors import InputError
+from stageguard import schema
+from stageguard.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
-from stageguard.base import storage
-from stageguard.base.errors import (
+from stageguard import storage
+from stageguard.errors import (
     FileFormatError,
     InputError,
     MissingExtraError,
@@ -27,9 +27,9 @@ from stageguard.base.errors import (
     OutputExistsError,
     StageGuardError,
 )
-from stageguard.base.files import LIMITS, read_file, real_path, write_together
-from stageguard.base.storage import is_remote, local_copy, location
+from stageguard.files import LIMITS, read_file, real_path, write_together
 from stageguard.formats.registry import formats, named
+from stageguard.storage import is_remote, local_copy, location
 from stageguard.synthetic.cohort import Plan, simulate_cohort
 
 fsspec = pytest.importorskip("fsspec")
@@ -205,7 +205,7 @@ def test_copies_are_bounded_and_the_least_recently_used_goes_first(memory, monke
 
 def test_copies_are_removed_at_the_end_and_after_a_kill(tmp_path):
     code = (
-        "import fsspec, os, signal, sys\nfrom stageguard.base.storage import local_copy, location\n"
+        "import fsspec, os, signal, sys\nfrom stageguard.storage import local_copy, location\n"
         "fsspec.filesystem('memory').pipe('/a.bin', b'abc')\n"
         "print(local_copy(location('memory://a.bin'), 9), flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL) if sys.argv[1] == 'kill' else None\n"
@@ -293,7 +293,7 @@ def test_nothing_is_replaced_unless_told(memory):
 
 def test_an_object_that_appears_meanwhile_is_not_replaced(memory, monkeypatch):
     path = location("memory://out/a.txt")
-    monkeypatch.setattr("stageguard.base.files.check_places", lambda *_, **__: None)
+    monkeypatch.setattr("stageguard.files.check_places", lambda *_, **__: None)
     memory.pipe("/out/a.txt", b"of another process")
     with pytest.raises(OutputExistsError):
         write_together({path: "2"})
@@ -520,7 +520,7 @@ def test_a_profile_is_saved_and_loaded(memory):
 
 def test_a_simulated_cohort_is_marked_in_a_store(memory, night):
     memory.pipe("/cohort/nights/night.csv", night.read_bytes())
-    from stageguard.base.files import is_synthetic
+    from stageguard.files import is_synthetic
 
     assert not is_synthetic("memory://cohort/nights/night.csv")
     memory.pipe("/cohort/synthetic.json", b"{}")

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stageguard.base.errors import StageGuardError
-from stageguard.base.schema import parse_toml, toml_text
 from stageguard.datasets import radar
+from stageguard.errors import StageGuardError
 from stageguard.nn.options import read_config
 from stageguard.profile.profile import Profile
+from stageguard.schema import parse_toml, toml_text
 from stageguard.signals.features import Recipe
 from stageguard.study.config import read_study
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from messages import naming
-from stageguard.base import units
-from stageguard.base.errors import InputError
+from stageguard import units
+from stageguard.errors import InputError
 
 
 @pytest.mark.parametrize(

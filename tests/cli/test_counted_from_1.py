@@ -12,8 +12,8 @@ from cli_runner import Runner, error_line, write_night
 from messages import mentions
 from nights import decode
 from small import night, profile_of, refusal
-from stageguard.base.errors import EpochNumber, InputError, Message, PinError, RowNumber, for_people
 from stageguard.cli.terminal import one_line
+from stageguard.errors import EpochNumber, InputError, Message, PinError, RowNumber, for_people
 from stageguard.report.summary import odds
 
 PROFILE = "human-psg-5"

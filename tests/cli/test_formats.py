@@ -10,7 +10,7 @@ import pytest
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from messages import mentions
-from stageguard.base.errors import FileFormatError
+from stageguard.errors import FileFormatError
 from stageguard.profile.known_stagers import KNOWN_STAGERS
 from stageguard.synthetic.night import simulate_night
 

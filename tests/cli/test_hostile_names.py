@@ -14,7 +14,7 @@ import pytest
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from messages import mentions
-from stageguard.base.errors import StageGuardWarning, visible
+from stageguard.errors import StageGuardWarning, visible
 
 OBEYED = "\x1b]0;x\x07\x9b31m\u202e"
 PROFILE = ("-p", "human-psg-5")

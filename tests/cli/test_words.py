@@ -14,10 +14,10 @@ import pytest
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from messages import mentions
-from stageguard.base.errors import FIRST_NIGHT, Argument, Message, NightNumber
-from stageguard.base.files import read_cell, write_cell
 from stageguard.cli.app import SHORT_HELP
 from stageguard.cli.terminal import Console, error_text, in_options
+from stageguard.errors import FIRST_NIGHT, Argument, Message, NightNumber
+from stageguard.files import read_cell, write_cell
 
 PROFILE = "human-psg-5"
 

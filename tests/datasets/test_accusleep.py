@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from dataset_files import accusleep_session, write_mat7
 from messages import naming
-from stageguard.base import extras as optional_module
-from stageguard.base.errors import FileFormatError, InputError, MissingExtraError
+from stageguard import extras as optional_module
 from stageguard.datasets import entries, recordings
 from stageguard.datasets import samples as samples_module
+from stageguard.errors import FileFormatError, InputError, MissingExtraError
 from stageguard.night.timing import reepoch_labels
 
 pytest.importorskip("scipy")

@@ -10,9 +10,9 @@ import pytest
 
 from messages import naming
 from recording_files import dod_night, dod_scorers
-from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
 from stageguard.datasets import dataset, entries, recordings
 from stageguard.datasets.dod import place_scorers
+from stageguard.errors import FileFormatError, InputError, StageGuardWarning
 from stageguard.formats.recordings.roles import guess_roles
 
 h5py = pytest.importorskip("h5py")

@@ -11,10 +11,10 @@ import pytest
 
 from file_server import serving
 from messages import naming
-from stageguard.base.errors import FileFormatError, InputError, OutputError, OutputExistsError
 from stageguard.datasets import RemoteFile, osf_files, parse_sha256sums, physionet_files
 from stageguard.datasets import download as module
 from stageguard.datasets.download import DownloadError, Patience, digest, download, fetch_bytes
+from stageguard.errors import FileFormatError, InputError, OutputError, OutputExistsError
 
 CONTENT = bytes(range(256)) * 4000  # 1,024,000 bytes
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

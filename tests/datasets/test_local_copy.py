@@ -22,12 +22,6 @@ import pytest
 from dataset_files import accusleep_session, sleep_accel_subject
 from file_server import serving
 from messages import naming
-from stageguard.base.errors import (
-    FileFormatError,
-    InputError,
-    OutputExistsError,
-    StageGuardError,
-)
 from stageguard.datasets import (
     Dataset,
     Entry,
@@ -48,6 +42,12 @@ from stageguard.datasets.local_copy import (
     read_ledger,
     read_through,
     unpack_archive,
+)
+from stageguard.errors import (
+    FileFormatError,
+    InputError,
+    OutputExistsError,
+    StageGuardError,
 )
 from stageguard.night.recording import Recording, Signal
 from stageguard.signals.modalities import MODALITIES

@@ -6,8 +6,8 @@ import pytest
 
 from messages import naming
 from recording_files import channel, nsrr_xml, write_edf, write_edf_hypnogram
-from stageguard.base.errors import FileFormatError, InputError
 from stageguard.datasets import dataset, entries, recordings
+from stageguard.errors import FileFormatError, InputError
 from stageguard.formats.companions import numbered_rows
 
 NIGHT = ["W", "N1", "N2", "R"]

@@ -10,7 +10,6 @@ import pytest
 
 from messages import naming
 from recording_files import NSRR_CONCEPTS, channel, shhs_visit
-from stageguard.base.errors import FileFormatError, InputError
 from stageguard.datasets import dataset, entries, recordings
 from stageguard.datasets.shhs import (
     PAPER_QUOTAS,
@@ -19,6 +18,7 @@ from stageguard.datasets.shhs import (
     read_participants,
     stratified_sample,
 )
+from stageguard.errors import FileFormatError, InputError
 
 NIGHT = ["W", "N1", "N2", "N3", "R", "W"]
 MARGINS = {"40-55": 8, "55-70": 10, "70+": 7}, {"none": 12, "mild": 8, "moderate/severe": 5}

@@ -10,8 +10,8 @@ import pytest
 
 from dataset_files import sleep_accel_subject
 from messages import naming
-from stageguard.base.errors import FileFormatError, InputError
 from stageguard.datasets import dataset, entries, recordings
+from stageguard.errors import FileFormatError, InputError
 
 STAGES = [0, 0, 1, 2, 3, 4, 5, -1, 0, 2]
 

@@ -11,9 +11,9 @@ import pytest
 
 from messages import naming
 from recording_files import channel, sleep_edf_night, write_edf
-from stageguard.base.errors import FileFormatError, InputError, MissingExtraError
 from stageguard.datasets import dataset, entries, recordings
 from stageguard.datasets.sleep_edf import around_sleep, read_tables
+from stageguard.errors import FileFormatError, InputError, MissingExtraError
 
 NIGHT = ["W", "W", "N1", "N2", "N3", "N4", "R", "M", "W", "W"]
 READ = ["W", "W", "N1", "N2", "N3", "N3", "R", "?", "W", "W"]

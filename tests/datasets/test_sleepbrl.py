@@ -11,9 +11,9 @@ import pytest
 
 from dataset_files import sleepbrl_record, write_annotations
 from messages import naming
-from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
 from stageguard.datasets import entries, recordings
 from stageguard.datasets.samples import sheet_rows
+from stageguard.errors import FileFormatError, InputError, StageGuardWarning
 from stageguard.formats.recordings.wfdb import read_wfdb_annotations
 
 I_SAMPLES = np.cos(np.arange(3000) / 7)

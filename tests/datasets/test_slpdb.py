@@ -9,9 +9,9 @@ import pytest
 
 from messages import naming
 from recording_files import slpdb_record, write_wfdb_annotations
-from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
 from stageguard.datasets import dataset, entries, recordings
 from stageguard.datasets.slpdb import read_stages, subject_of
+from stageguard.errors import FileFormatError, InputError, StageGuardWarning
 
 STAGES = ["4 LA LA", "W", "1 HA", "", "R", "MT", "2 H H"]
 READ = ["N3", "W", "N1", "?", "R", "?", "N2"]

@@ -14,10 +14,10 @@ import stageguard as sg
 from messages import mentions, naming
 from scored_nights import cohort
 from small import refusal
-from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.errors import InputError, StageGuardWarning
 
 BASE = "human-psg-3"
-pytestmark = pytest.mark.filterwarnings("ignore::stageguard.base.errors.StageGuardWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::stageguard.errors.StageGuardWarning")
 
 
 @pytest.fixture(scope="module")

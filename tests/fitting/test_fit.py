@@ -13,8 +13,8 @@ import stageguard as sg
 from messages import each_mentions, mentions, naming
 from nights import decode
 from scored_nights import Cohort, certain, cohort, fit_report, shifted
-from stageguard.base import schema
-from stageguard.base.errors import StageGuardWarning
+from stageguard import schema
+from stageguard.errors import StageGuardWarning
 from stageguard.fitting import candidates
 from stageguard.fitting.candidates import ARGMAX, Candidate
 from stageguard.fitting.cross_validation import Selection, split

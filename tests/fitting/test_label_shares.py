@@ -11,7 +11,7 @@ import stageguard as sg
 from cli_runner import Runner
 from messages import mentions
 from scored_nights import Cohort, cohort, fit_report
-from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.errors import InputError, StageGuardWarning
 from stageguard.fitting.cross_validation import split
 from stageguard.fitting.label_shares import across_groups, count_shares
 from stageguard.fitting.material import read_material

@@ -14,7 +14,7 @@ import stageguard as sg
 from messages import mentions
 from scored_nights import Cohort, cohort, fit_report
 from small import refusal
-from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.errors import InputError, StageGuardWarning
 from stageguard.night.stages import AASM5, WNR3, WS2
 
 BASE = "human-psg-3"

@@ -9,7 +9,7 @@ import pytest
 
 import stageguard as sg
 from messages import mentions, naming
-from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.errors import InputError, StageGuardWarning
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import AASM5, WNR3
 from stageguard.profile.profile import Profile

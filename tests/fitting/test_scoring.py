@@ -7,7 +7,7 @@ import statistics
 import numpy as np
 import pytest
 
-from stageguard.base.arrays import count_true
+from stageguard.arrays import count_true
 from stageguard.fitting.scoring import paired_error, paired_errors
 
 

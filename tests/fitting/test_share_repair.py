@@ -9,7 +9,7 @@ import stageguard as sg
 from messages import naming
 from nights import decode
 from small import profile_of
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.fitting.material import read_material
 from stageguard.guard.options import GuardOptions
 from stageguard.profile.expert_shares import ExpertShares

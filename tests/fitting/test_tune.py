@@ -13,7 +13,7 @@ import stageguard as sg
 from messages import mentions, naming
 from nights import decode
 from small import profile_of, refusal
-from stageguard.base.errors import InputError, StageGuardError
+from stageguard.errors import InputError, StageGuardError
 
 RULE = {"rule": "target", "fi_target": 0.1}
 

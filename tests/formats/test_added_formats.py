@@ -9,7 +9,7 @@ import pytest
 
 import stageguard as sg
 from messages import naming
-from stageguard.base.errors import InstallationWarning
+from stageguard.errors import InstallationWarning
 from stageguard.formats.registry import formats, named
 
 SOURCE = """

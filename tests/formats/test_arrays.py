@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from messages import mentions, naming
-from stageguard.base.errors import FileFormatError
+from stageguard.errors import FileFormatError
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density, read_density_file
 

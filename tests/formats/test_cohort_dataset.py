@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stageguard.base.errors import FileFormatError
+from stageguard.errors import FileFormatError
 from stageguard.formats import cohort_dataset
 from stageguard.formats.cohort_dataset import is_dataset, read_dataset
 from stageguard.formats.raw_night import FileOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from messages import naming
-from stageguard.base.errors import FileFormatError, PinError
+from stageguard.errors import FileFormatError, PinError
 from stageguard.formats.companions import parse_pins
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import stageguard as sg
 from messages import each_mentions, mentions, naming
-from stageguard.base.errors import FileFormatError, InputError, MissingExtraError, StageGuardWarning
+from stageguard.errors import FileFormatError, InputError, MissingExtraError, StageGuardWarning
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density_file
 

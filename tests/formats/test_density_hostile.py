@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import stageguard as sg
 from messages import mentions
-from stageguard.base.errors import StageGuardError, StageGuardWarning
+from stageguard.errors import StageGuardError, StageGuardWarning
 
 FIVE = ("W", "N1", "N2", "N3", "R")
 P = np.random.default_rng(11).dirichlet(np.ones(5), 20)

@@ -11,7 +11,7 @@ import pytest
 import stageguard as sg
 from messages import each_mentions, naming
 from recording_files import channel, write_edf
-from stageguard.base.errors import FileFormatError, InputError
+from stageguard.errors import FileFormatError, InputError
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density_file
 

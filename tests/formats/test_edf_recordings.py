@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from messages import each_mentions, mentions, naming
 from recording_files import START, Channel, channel, write_edf
-from stageguard.base.errors import FileFormatError, InputError
+from stageguard.errors import FileFormatError, InputError
 from stageguard.formats.recordings.edf import read_edf_header, read_edf_recording
 from stageguard.formats.recordings.raw import crop
 

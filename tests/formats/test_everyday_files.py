@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from messages import mentions
-from stageguard.base.errors import StageGuardError
+from stageguard.errors import StageGuardError
 
 NAMES = ("W", "N1", "N2", "N3", "R")
 P = np.random.default_rng(8).dirichlet(np.ones(5), 60)

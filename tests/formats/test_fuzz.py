@@ -21,8 +21,8 @@ from recording_files import (
     write_edf,
     write_edf_hypnogram,
 )
-from stageguard.base.errors import StageGuardError, StageGuardWarning
 from stageguard.datasets.slpdb import read_record
+from stageguard.errors import StageGuardError, StageGuardWarning
 
 NIGHT = ["W", "W", "N1", "N2", "N3", "N3", "N2", "R", "R", "W", "?", "N1"]
 

@@ -13,7 +13,7 @@ import pytest
 
 import stageguard as sg
 from messages import mentions, naming
-from stageguard.base.errors import FileFormatError, InputError, MissingFileError, StageGuardError
+from stageguard.errors import FileFormatError, InputError, MissingFileError, StageGuardError
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import stageguard as sg
 from recording_files import nsrr_xml, profusion_xml, write_edf_hypnogram
 from stage_files import FILES, NIGHT, elan, lines, write
-from stageguard.base.errors import StageGuardError
+from stageguard.errors import StageGuardError
 from stageguard.formats.registry import formats
 
 FORMS = [form.name for form in formats() if form.does("hypnogram")]

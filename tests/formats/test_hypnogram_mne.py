@@ -14,7 +14,7 @@ import pytest
 import stageguard as sg
 from messages import naming
 from stage_files import NIGHT, fif, runs, write
-from stageguard.base.errors import FileFormatError
+from stageguard.errors import FileFormatError
 
 START = datetime(2024, 5, 1, 22, 30)
 

@@ -13,7 +13,7 @@ import nights
 import stageguard as sg
 from messages import mentions, naming
 from stage_files import CODES, NIGHT
-from stageguard.base.errors import FileFormatError, InputError
+from stageguard.errors import FileFormatError, InputError
 from stageguard.synthetic.night import simulate_night
 
 

@@ -10,7 +10,7 @@ import pytest
 import stageguard as sg
 from messages import mentions
 from stage_files import CODES, NIGHT, lines, write
-from stageguard.base.errors import FileFormatError
+from stageguard.errors import FileFormatError
 from stageguard.formats.read import is_hypnogram
 
 RK = CODES | {"R": 5, "?": 9}

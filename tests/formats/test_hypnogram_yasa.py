@@ -10,7 +10,7 @@ import pytest
 import stageguard as sg
 from messages import mentions
 from stage_files import NIGHT, write, yasa_events, yasa_json
-from stageguard.base.errors import FileFormatError
+from stageguard.errors import FileFormatError
 
 STAGES = {
     5: ["WAKE", "N1", "N2", "N3", "REM", "ART", "UNS"],

@@ -11,7 +11,7 @@ import pytest
 import nights
 import stageguard as sg
 from messages import mentions, naming
-from stageguard.base.errors import FileFormatError
+from stageguard.errors import FileFormatError
 from stageguard.formats.outputs import sidecar_sha256, write_decoding
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import is_hypnogram, read_hypnogram, read_hypnogram_file

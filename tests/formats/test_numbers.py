@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stageguard.base.checks import MISSING_WORDS
-from stageguard.base.errors import FileFormatError
+from stageguard.checks import MISSING_WORDS
+from stageguard.errors import FileFormatError
 from stageguard.formats.tables.table import Table
 from stageguard.guard import kernels
 from stageguard.guard.kernels import reference

@@ -5,7 +5,7 @@ import pytest
 
 import stageguard as sg
 from messages import mentions
-from stageguard.base.errors import FileFormatError, InputError
+from stageguard.errors import FileFormatError, InputError
 from stageguard.night.stages import AASM5
 
 FIVE = ["W", "N1", "N2", "N3", "R"]

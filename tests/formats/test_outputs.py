@@ -14,8 +14,8 @@ import pytest
 
 import stageguard as sg
 from messages import mentions, naming
-from stageguard.base.errors import FileFormatError, OutputError, OutputExistsError, for_people
-from stageguard.base.files import write_together
+from stageguard.errors import FileFormatError, OutputError, OutputExistsError, for_people
+from stageguard.files import write_together
 from stageguard.formats.outputs import plain, read_hypnogram_tsv, read_sidecar, write_decoding
 from stageguard.synthetic.night import simulate_night
 
@@ -205,7 +205,7 @@ def test_an_interrupted_write_leaves_everything_as_it_was(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from stageguard.base.files import write_together
+from stageguard.files import write_together
 replace, calls = Path.replace, []
 def dying_replace(self, target):
     calls.append(target)

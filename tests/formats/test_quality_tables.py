@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from messages import mentions, naming
-from stageguard.base.errors import FileFormatError, StageGuardError
+from stageguard.errors import FileFormatError, StageGuardError
 from stageguard.formats.companions import read_quality
 from stageguard.night.hypnodensity import Hypnodensity
 

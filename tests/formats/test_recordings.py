@@ -11,7 +11,7 @@ import pytest
 import stageguard as sg
 from messages import each_mentions, mentions, naming
 from recording_files import START, channel, nsrr_xml, profusion_xml, runs, write_edf, write_edf_hypnogram
-from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
+from stageguard.errors import FileFormatError, InputError, StageGuardWarning
 from stageguard.formats.recordings.read import PlacedScoring, crop_recording, lay_over
 from stageguard.formats.recordings.roles import guess_roles
 from stageguard.night.recording import Recording, Series, Signal

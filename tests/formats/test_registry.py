@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from messages import naming
-from stageguard.base.errors import FileFormatError, InputError
+from stageguard.errors import FileFormatError, InputError
 from stageguard.formats import registry, sniffing
 from stageguard.formats.file_format import FileFormat
 from stageguard.formats.objects import OBJECTS

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import stageguard as sg
 from messages import mentions, naming
-from stageguard.base.errors import FileFormatError, StageGuardError
+from stageguard.errors import FileFormatError, StageGuardError
 from stageguard.formats.tables.row_times import meaning_of, parse_cells
 
 P = np.random.default_rng(6).dirichlet(np.ones(5), 4)

@@ -21,8 +21,8 @@ from recording_files import (
     write_edf,
     write_edf_hypnogram,
 )
-from stageguard.base.errors import FileFormatError, StageGuardWarning
-from stageguard.base.files import LIMITS
+from stageguard.errors import FileFormatError, StageGuardWarning
+from stageguard.files import LIMITS
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import is_hypnogram, read_hypnogram_file
 from stageguard.formats.sniffing import xml_root

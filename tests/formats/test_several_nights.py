@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import stageguard as sg
 from messages import mentions
-from stageguard.base.errors import FileFormatError, StageGuardError
+from stageguard.errors import FileFormatError, StageGuardError
 from stageguard.formats.cohort_table import open_table
 from stageguard.formats.companions import read_quality
 from stageguard.formats.raw_night import FileOptions

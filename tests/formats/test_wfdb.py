@@ -10,7 +10,7 @@ import pytest
 import stageguard as sg
 from messages import mentions
 from recording_files import pack_212, slpdb_record, write_wfdb_annotations
-from stageguard.base.errors import FileFormatError
+from stageguard.errors import FileFormatError
 from stageguard.formats.recordings.wfdb import (
     read_wfdb_annotations,
     read_wfdb_beats,

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 import stageguard as sg
 from messages import each_mentions, mentions, naming
-from stageguard.base.errors import InputError, OutputError, OutputExistsError
+from stageguard.errors import InputError, OutputError, OutputExistsError
 from stageguard.formats.convert import lost_in
 from stageguard.formats.file_format import OTHER_PROBABILITIES
 from stageguard.formats.registry import formats, named
 from stageguard.synthetic.night import simulate_night
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*read as unscored:stageguard.base.errors.StageGuardWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*read as unscored:stageguard.errors.StageGuardWarning")
 ALL = ("aasm5", "wldr4", "wnr3", "ws2")
 SCHEMES = {
     **dict.fromkeys(("nsrr-xml", "profusion-xml", "usleep-hyp", "usleep-ids", "usleep-tsv"), ("aasm5",)),

@@ -12,13 +12,13 @@ import pytest
 
 import stageguard as sg
 from messages import each_mentions, mentions, naming
-from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.errors import InputError, StageGuardWarning
 from stageguard.formats.events import read_events
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.registry import named
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*read as unscored:stageguard.base.errors.StageGuardWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*read as unscored:stageguard.errors.StageGuardWarning")
 EVENING = datetime(2024, 1, 1, 22)
 WITH_EVENTS = (
     *("edf-annotations", "luna-annot", "bids-events", "nsrr-xml", "profusion-xml"),

@@ -11,7 +11,7 @@ import pytest
 
 import stageguard as sg
 from messages import mentions, naming
-from stageguard.base.errors import FileFormatError, InputError, OutputError, StageGuardError
+from stageguard.errors import FileFormatError, InputError, OutputError, StageGuardError
 from stageguard.formats.events import read_events
 
 CONCEPTS = ("Wake|0", "Stage 1 sleep|1", "Stage 2 sleep|2", "REM sleep|5")

@@ -13,7 +13,7 @@ import pytest
 import stageguard as sg
 from messages import mentions
 from recording_files import channel, write_edf
-from stageguard.base.errors import MissingExtraError
+from stageguard.errors import MissingExtraError
 from stageguard.synthetic.night import simulate_night
 
 START = datetime(2024, 5, 1, 22, 30)

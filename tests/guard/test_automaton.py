@@ -7,7 +7,7 @@ import pytest
 import oracle
 import stageguard as sg
 from nights import SCHEME, plain
-from stageguard.base.errors import ProfileError
+from stageguard.errors import ProfileError
 
 
 def flip_flop_profile(minimum, ends, window=5):

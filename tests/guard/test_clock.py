@@ -10,7 +10,7 @@ import stageguard as sg
 from messages import mentions, naming
 from nights import decode, random_mapping, random_probabilities
 from small import profile_of, refusal
-from stageguard.base.errors import InputError, ProfileError, StageGuardWarning
+from stageguard.errors import InputError, ProfileError, StageGuardWarning
 from stageguard.guard.clock import MOST_PASSES, ClockRules
 from stageguard.night.stages import AASM5
 

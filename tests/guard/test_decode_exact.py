@@ -9,7 +9,7 @@ import pytest
 import oracle
 import stageguard as sg
 from nights import SCHEME, as_row, decode, plain, random_mapping, random_probabilities, random_transitions
-from stageguard.base.errors import PinError, StageGuardError
+from stageguard.errors import PinError, StageGuardError
 
 N_EPOCHS = {2: 12, 3: 9, 5: 7}
 

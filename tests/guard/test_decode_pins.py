@@ -8,7 +8,7 @@ import pytest
 import oracle
 import stageguard as sg
 from nights import decode, one_hot, plain, random_probabilities
-from stageguard.base.errors import PinError, StageGuardError
+from stageguard.errors import PinError, StageGuardError
 
 
 def epochs_named(error):

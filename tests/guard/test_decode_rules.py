@@ -9,7 +9,7 @@ import pytest
 import oracle
 import stageguard as sg
 from nights import SCHEME, decode, one_hot, plain, random_mapping, random_probabilities, random_transitions
-from stageguard.base.errors import StageGuardError
+from stageguard.errors import StageGuardError
 
 
 def test_short_last_bout_is_kept_and_short_first_bout_depends_on_the_ends_rule(backend):

@@ -12,7 +12,7 @@ import pytest
 import stageguard as sg
 from nights import decode
 from small import night, profile_of, refusal
-from stageguard.base.errors import CohortError, StageGuardWarning
+from stageguard.errors import CohortError, StageGuardWarning
 
 
 def lone_epochs(n_lone, n_epochs=100):

@@ -14,7 +14,7 @@ import stageguard as sg
 from messages import mentions, naming
 from nights import decode, random_mapping, random_probabilities
 from small import mapping_of, profile_of
-from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.errors import InputError, StageGuardWarning
 from stageguard.guard.explain import PathScorer, explain
 from stageguard.guard.solver import solver_for
 from stageguard.night.period import runs

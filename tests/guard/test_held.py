@@ -7,7 +7,7 @@ import pytest
 
 import stageguard as sg
 from nights import decode
-from stageguard.base.errors import PinError
+from stageguard.errors import PinError
 from stageguard.guard.decode import decode_held
 from stageguard.guard.options import GuardOptions
 

@@ -12,7 +12,7 @@ import pytest
 import stageguard as sg
 from messages import naming
 from small import night, profile_of, refusal
-from stageguard.base.errors import InputError, PinError, ProfileError, StageGuardWarning
+from stageguard.errors import InputError, PinError, ProfileError, StageGuardWarning
 from stageguard.guard.options import GuardOptions
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import stageguard as sg
 from cli_runner import Runner, error_line
 from messages import mentions
-from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.errors import InputError, StageGuardWarning
 from stageguard.guard.inputs import LABELS_ALONE
 from stageguard.review.opening import ReviewRequest, open_night
 from stageguard.review.review import ReviewSession

@@ -16,7 +16,7 @@ from test_sample import KINDS
 import oracle
 import stageguard as sg
 from nights import decode, plain, random_probabilities
-from stageguard.base.errors import InputError, ProfileError, StageGuardError
+from stageguard.errors import InputError, ProfileError, StageGuardError
 from stageguard.guard import kernels
 from stageguard.guard.offsets import N_FIXED, Offsets, draw_night, fixed_offsets, random_offsets, smooth_night
 from stageguard.guard.posterior import draws_with_offsets, path_draws, path_marginals, sample_like

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import stageguard as sg
 from messages import mentions, naming
 from nights import decode
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.night.period import period_of
 
 HUMAN = ("human-actigraphy-2", "human-bioradar-3", "human-cardiorespiratory-3", "human-psg-3", "human-psg-5")

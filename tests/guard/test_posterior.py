@@ -12,7 +12,7 @@ from messages import mentions
 from nights import SCHEME, decode, one_hot, plain, random_mapping, random_probabilities, random_transitions
 from peers import peer
 from small import refusal
-from stageguard.base.errors import PinError, StageGuardError
+from stageguard.errors import PinError, StageGuardError
 from stageguard.guard import kernels
 from stageguard.guard.kernels import reference as reference_module
 from stageguard.guard.solver import solver_for

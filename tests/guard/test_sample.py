@@ -12,7 +12,7 @@ import stageguard as sg
 from messages import naming
 from nights import decode, one_hot, plain, random_mapping, random_probabilities
 from small import refusal
-from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.errors import InputError, StageGuardWarning
 from stageguard.guard import kernels
 from stageguard.guard.kernels import reference
 from stageguard.guard.kernels.reference_sums import uniforms

@@ -9,7 +9,7 @@ import stageguard as sg
 from messages import mentions
 from nights import decode
 from small import profile_of
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 
 RULE = {"rule": "target", "fi_target": 0.1, "stager_fi": 0.3}
 FINGERPRINT = {

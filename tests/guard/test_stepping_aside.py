@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import stageguard as sg
 from nights import decode
-from stageguard.base.errors import StageGuardWarning
+from stageguard.errors import StageGuardWarning
 
 NAMES = ("W", "N1", "N2", "N3", "R")
 SHIPPED = sg.Profile.load("human-psg-5").replace(posterior=None)  # which does not step aside with the path

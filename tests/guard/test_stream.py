@@ -17,7 +17,7 @@ import stageguard as sg
 from messages import mentions, naming
 from nights import decode, one_hot, plain, random_mapping, random_probabilities
 from small import refusal
-from stageguard.base.errors import InputError, ProfileError
+from stageguard.errors import InputError, ProfileError
 from stageguard.guard import snapshot as snapshot_module
 from stageguard.guard.automaton import compile_automaton, weigh
 

@@ -13,7 +13,7 @@ import oracle
 import stageguard as sg
 from nights import decode, one_hot, plain, random_mapping, random_probabilities
 from small import refusal
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.guard import snapshot as snapshot_module
 from stageguard.guard.automaton import compile_automaton, weigh
 from stageguard.guard.clock import ClockRules

@@ -10,7 +10,7 @@ import oracle
 import stageguard as sg
 from messages import mentions
 from nights import plain, random_probabilities
-from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.errors import InputError, StageGuardWarning
 from stageguard.guard.strength import Strength
 from stageguard.report.summary import summary_of
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import stageguard as sg
-from stageguard.base.errors import MissingExtraError
+from stageguard.errors import MissingExtraError
 from stageguard.measures import paired as paired_module
 from stageguard.measures.architecture import ARCHITECTURE, architecture, architecture_errors, night_errors
 

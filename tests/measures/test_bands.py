@@ -10,7 +10,7 @@ import pytest
 
 import stageguard as sg
 from small import refusal
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.night.stages import AASM5
 from stageguard.synthetic.night import simulate_night
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from messages import naming
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.measures.paired import WIDTH, bland_altman
 
 

@@ -11,7 +11,7 @@ import pytest
 import nights
 import stageguard as sg
 from messages import each_mentions, mentions, naming
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.measures.cohort import (
     CohortNight,
     codebook,

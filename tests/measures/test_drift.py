@@ -11,7 +11,7 @@ import pytest
 
 import stageguard as sg
 from small import refusal
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.measures.drift import (
     BATCH_NIGHTS,
     FEWEST_PEOPLE,

@@ -15,7 +15,7 @@ from scipy import stats
 import stageguard as sg
 from messages import mentions
 from small import refusal
-from stageguard.base.errors import FileFormatError, InputError
+from stageguard.errors import FileFormatError, InputError
 from stageguard.measures.expert_units import (
     LIMIT,
     Ratio,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from messages import mentions, naming
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.measures.cohort import CohortTable
 from stageguard.measures.groups import (
     METHOD,

@@ -13,7 +13,7 @@ import stageguard as sg
 from messages import each_mentions, mentions, naming
 from nights import decode, random_probabilities
 from small import profile_of, refusal
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.measures.statistics import sleep_statistics
 
 W, N1, N2, N3, R, U = 0, 1, 2, 3, 4, -1

@@ -11,7 +11,7 @@ import pytest
 
 import stageguard as sg
 from messages import each_mentions, mentions, naming
-from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.errors import InputError, StageGuardWarning
 
 START = datetime(2024, 1, 1, 22)
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import stageguard as sg
 from messages import each_mentions, mentions, naming
-from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.errors import InputError, StageGuardWarning
 from stageguard.night.stages import AASM5, WLDR4, WNR3, WS2
 
 START = datetime(2024, 5, 1, 22, 30)

@@ -9,7 +9,7 @@ import pytest
 import stageguard as sg
 from messages import naming
 from small import night, profile_of
-from stageguard.base.errors import StageGuardError
+from stageguard.errors import StageGuardError
 
 NAMES = ("W", "N", "R")
 MATRIX = night(600)

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 import stageguard as sg
 from messages import mentions
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.night.hypnodensity import (
     Hypnodensity,
     as_float_matrix,

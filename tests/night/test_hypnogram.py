@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stageguard as sg
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import AASM5, WNR3
 

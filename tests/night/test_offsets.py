@@ -14,7 +14,7 @@ import pytest
 import stageguard as sg
 from cli_runner import Runner
 from messages import naming
-from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.errors import InputError, StageGuardWarning
 from stageguard.formats import registry
 from stageguard.formats.outputs import write_decoding
 from stageguard.night.stages import AASM5
@@ -28,7 +28,7 @@ WITHOUT_ONSETS = ("yasa-json", "accusleepy-csv", "profusion-xml", "luna-eannot",
 OWN = ("npz", "parquet", "stageguard-tsv", "stageguard-csv")  # formats that tell an offset as it is
 LOST = "12.5 s from the recording's start to the first epoch"
 
-pytestmark = pytest.mark.filterwarnings("ignore::stageguard.base.errors.StageGuardWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::stageguard.errors.StageGuardWarning")
 
 
 def probabilities() -> np.ndarray:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from messages import mentions, naming
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.night.stages import (
     AASM5,
     SCHEMES,

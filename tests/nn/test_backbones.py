@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from messages import mentions, naming
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 
 torch = pytest.importorskip("torch")
 from stageguard.nn.backbones import BUILT_IN, build_backbone  # noqa: E402

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save
 
 from feature_nights import cohort, options
 from messages import mentions, naming
-from stageguard.base.errors import FileFormatError
+from stageguard.errors import FileFormatError
 from stageguard.nn.checkpoint import load_model
 from stageguard.nn.training import train
 

@@ -13,7 +13,7 @@ import torch
 import stageguard
 from feature_nights import NAMES, cohort, feature_table, options
 from messages import mentions, naming
-from stageguard.base.errors import FileFormatError, InputError, OutputExistsError, StageGuardWarning
+from stageguard.errors import FileFormatError, InputError, OutputExistsError, StageGuardWarning
 from stageguard.night.stages import WS2
 from stageguard.nn.checkpoint import TrainedModel, load_model, save_model
 from stageguard.nn.training import train

@@ -7,8 +7,8 @@ import pytest
 
 from feature_nights import NAMES, cohort, feature_table, write_csv
 from messages import mentions
-from stageguard.base import schema
-from stageguard.base.errors import FileFormatError, InputError
+from stageguard import schema
+from stageguard.errors import FileFormatError, InputError
 from stageguard.night.stages import AASM5, WNR3, WS2
 from stageguard.nn.data import read_features, read_folder
 from stageguard.nn.tables import (

@@ -9,7 +9,7 @@ import torch
 import stageguard.nn.inference as inference
 from feature_nights import cohort, feature_table, options
 from messages import mentions
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.nn.checkpoint import load_model
 from stageguard.nn.semi_markov import SemiMarkovLoss
 from stageguard.nn.tables import check_together, epoch_length, fingerprint

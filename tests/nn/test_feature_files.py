@@ -7,7 +7,7 @@ import pytest
 
 from feature_nights import NAMES, feature_table, write_csv
 from messages import mentions
-from stageguard.base.errors import FileFormatError, InputError
+from stageguard.errors import FileFormatError, InputError
 from stageguard.night.stages import WNR3
 from stageguard.nn.data import feature_files, read_features, read_folder
 

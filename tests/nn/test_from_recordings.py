@@ -11,9 +11,9 @@ import pytest
 import stageguard as sg
 from cli_runner import Runner
 from messages import mentions, naming
-from stageguard.base.errors import InputError
 from stageguard.cli import main
 from stageguard.datasets import entries
+from stageguard.errors import InputError
 from stageguard.night.recording import Recording, Signal
 from stageguard.night.stages import AASM5, WNR3
 from stageguard.nn.data import table_of

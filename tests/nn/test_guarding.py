@@ -9,7 +9,7 @@ from torch import nn
 
 from documents import profile_of
 from messages import mentions
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.nn import Guarded, SemiMarkovLoss, StageGuardLoss
 from stageguard.nn.backbones import build_backbone
 from stageguard.nn.inference import stretch_probabilities

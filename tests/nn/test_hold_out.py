@@ -12,7 +12,7 @@ import torch
 import stageguard as sg
 from feature_nights import cohort, feature_table, options
 from messages import mentions, naming
-from stageguard.base.errors import FileFormatError, InputError
+from stageguard.errors import FileFormatError, InputError
 from stageguard.nn.data import dataset_tables
 from stageguard.nn.inference import score_probabilities
 from stageguard.nn.options import read_config
@@ -30,7 +30,7 @@ def one_thread():
 
 
 PAPER = "kdd2026-cardiorespiratory"
-pytestmark = pytest.mark.filterwarnings("ignore::stageguard.base.errors.StageGuardWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::stageguard.errors.StageGuardWarning")
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from torch import nn
 import stageguard as sg
 from documents import profile_of
 from messages import naming
-from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.errors import InputError, StageGuardWarning
 from stageguard.nn import Guarded, SemiMarkovLoss, StageGuardLoss, TransitionPenalty
 from stageguard.nn.losses import TRAINED_WITH
 

@@ -12,7 +12,7 @@ from torch import nn
 from documents import profile_of
 from feature_nights import cohort, options
 from messages import mentions, naming
-from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.errors import InputError, StageGuardWarning
 from stageguard.nn import Guarded, SemiMarkovLoss, StageGuardLoss, TransitionPenalty
 from stageguard.nn.tables import Normalisation, make_batch, round_of_batches
 from stageguard.nn.training import Objective

@@ -11,7 +11,7 @@ import pytest
 from documents import profile_of
 from messages import mentions, naming
 from stageguard import Profile
-from stageguard.base.errors import InputError, ProfileError, StageGuardWarning
+from stageguard.errors import InputError, ProfileError, StageGuardWarning
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional

@@ -19,7 +19,7 @@ import stageguard as sg
 from cli_runner import Runner, error_line
 from feature_nights import NAMES, feature_table, write_csv
 from messages import mentions
-from stageguard.base.errors import (
+from stageguard.errors import (
     FileFormatError,
     InputError,
     MissingFileError,

@@ -12,7 +12,7 @@ import torch
 
 from feature_nights import cohort, options
 from messages import mentions
-from stageguard.base.errors import FileFormatError, InputError
+from stageguard.errors import FileFormatError, InputError
 from stageguard.nn.backbones import training_recipe
 from stageguard.nn.options import (
     TrainingOptions,

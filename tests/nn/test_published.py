@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from messages import naming
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.signals.features import Recipe, recipes
 
 torch = pytest.importorskip("torch")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from messages import mentions, naming
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 
 torch = pytest.importorskip("torch")
 import stageguard.nn.backbones as registry  # noqa: E402

@@ -13,7 +13,7 @@ from safetensors.torch import save
 
 from feature_nights import cohort, options
 from messages import mentions, naming
-from stageguard.base.errors import FileFormatError, InputError, OutputError, OutputExistsError
+from stageguard.errors import FileFormatError, InputError, OutputError, OutputExistsError
 from stageguard.nn.run_state import check_output
 from stageguard.nn.training import train
 

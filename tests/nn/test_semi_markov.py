@@ -14,7 +14,7 @@ import oracle
 from documents import MINIMAL, profile_of
 from messages import each_mentions, naming
 from stageguard import Profile, decode
-from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.errors import InputError, StageGuardWarning
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional

@@ -15,7 +15,7 @@ import torch
 
 from feature_nights import cohort, feature_table, options
 from messages import mentions
-from stageguard.base.errors import FileFormatError, InputError, OutputExistsError
+from stageguard.errors import FileFormatError, InputError, OutputExistsError
 from stageguard.guard.decode import decode
 from stageguard.measures.agreement import cohen_kappa
 from stageguard.nn.backbones import build_backbone

@@ -13,7 +13,7 @@ import pytest
 import stageguard as sg
 from documents import profile_of
 from messages import mentions, naming
-from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.errors import InputError, StageGuardWarning
 
 torch = pytest.importorskip("torch")
 from stageguard.nn import Guarded, SemiMarkovLoss, StageGuardLoss  # noqa: E402

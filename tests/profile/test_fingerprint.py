@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from small import profile_of, refusal
-from stageguard.base.errors import ProfileError
+from stageguard.errors import ProfileError
 from stageguard.night.stages import SCHEMES
 from stageguard.profile.fingerprint import Fingerprint, StagerFeatures
 

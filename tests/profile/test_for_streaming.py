@@ -4,7 +4,7 @@ import pytest
 
 import stageguard as sg
 from small import refusal
-from stageguard.base.errors import InputError, ProfileError
+from stageguard.errors import InputError, ProfileError
 
 RECOMMENDED = [name for name in sg.profiles() if name.startswith(("human-", "mouse-"))]
 

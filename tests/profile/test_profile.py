@@ -7,7 +7,7 @@ import pytest
 import stageguard as sg
 from documents import FULL, MINIMAL, fields_of, profile_of
 from messages import mentions, naming
-from stageguard.base.errors import CohortError, InputError, ProfileError
+from stageguard.errors import CohortError, InputError, ProfileError
 from stageguard.night.stages import WNR3
 from stageguard.profile.profile import Band, Calibration, Caution, FlipFlop, Profile, RarePair
 from stageguard.profile.rules.band import BandRule

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from documents import FULL, MINIMAL
 from messages import mentions
-from stageguard.base.errors import ProfileError
+from stageguard.errors import ProfileError
 from stageguard.profile.profile import Profile
 from stageguard.profile.schema import KEYS
 

@@ -4,7 +4,7 @@ import pytest
 
 from documents import FULL, profile_of
 from messages import mentions, naming
-from stageguard.base.errors import OutputError, OutputExistsError, ProfileError
+from stageguard.errors import OutputError, OutputExistsError, ProfileError
 from stageguard.profile import profile as profile_module
 from stageguard.profile.profile import Profile, profiles
 

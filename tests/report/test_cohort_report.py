@@ -13,7 +13,7 @@ import pages
 import stageguard as sg
 from messages import naming
 from nights import decode
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.measures.cohort import CohortNight, measure, measure_night
 from stageguard.report.cohort import cohort_row, spark_code
 from stageguard.report.svg import ValueAxis

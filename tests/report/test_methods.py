@@ -12,7 +12,7 @@ from cli_runner import Runner, write_night
 from messages import mentions
 from nights import decode
 from small import ROWS, night, profile_of
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.guard.explain import Effect
 from stageguard.night.quantities import quantity_of
 from stageguard.profile.fingerprint import mark_of

@@ -14,7 +14,7 @@ import stageguard as sg
 from messages import naming
 from nights import decode, one_hot, plain
 from report_samples import full, full_night, gaps_and_no_rem, mouse
-from stageguard.base.errors import for_people
+from stageguard.errors import for_people
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.night.quantities import STEERED_MARK
 from stageguard.report import night_report

@@ -17,7 +17,7 @@ import stageguard as sg
 from cli_runner import Runner, error_line
 from messages import mentions, naming
 from review_nights import FREE, asked, do, open_review, served, write_probabilities
-from stageguard.base.errors import FileFormatError, InputError
+from stageguard.errors import FileFormatError, InputError
 from stageguard.review import wire
 from stageguard.review.dispute import CONSENSUS, Dispute, Opinion
 from stageguard.review.journal import read_journal, sealed_line

@@ -13,7 +13,7 @@ import stageguard as sg
 from messages import mentions, naming
 from recording_files import channel, write_edf
 from review_nights import FREE, asked, do, open_review, write_probabilities
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.formats.event_files import EVENT_FORMATS
 from stageguard.formats.events import read_events
 from stageguard.night.hypnogram import Hypnogram

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 import stageguard as sg
 from messages import naming
 from review_nights import FREE, STRICT, asked, do, open_review, write_probabilities
-from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
+from stageguard.errors import FileFormatError, InputError, StageGuardWarning
 from stageguard.formats.hypnogram import UNSCORED_WORDS
 from stageguard.night.stages import AASM5, canonical_name
 from stageguard.review.events import (

@@ -10,7 +10,7 @@ import pytest
 import stageguard as sg
 from cli_runner import Runner, error_line
 from review_nights import FREE, STRICT, asked, do, open_review, write_probabilities
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.review import plan as plan_module
 from stageguard.review import wire
 from stageguard.review.plan import n_looks

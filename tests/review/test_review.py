@@ -14,7 +14,7 @@ from cli_runner import Runner
 from messages import mentions, naming
 from nights import decode
 from review_nights import FREE, STRICT, asked, do, open_review, write_probabilities
-from stageguard.base.errors import FileFormatError, InputError, PinError
+from stageguard.errors import FileFormatError, InputError, PinError
 from stageguard.review import wire
 from stageguard.review.night import NightUnderReview, guard
 from stageguard.review.opening import ReviewRequest

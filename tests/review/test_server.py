@@ -18,7 +18,7 @@ import pytest
 from messages import mentions
 from recording_files import channel, write_edf
 from review_nights import STRICT, TOKEN, asked, served, write_probabilities
-from stageguard.base.errors import OutputError
+from stageguard.errors import OutputError
 from stageguard.formats.registry import formats
 from stageguard.review import access
 from stageguard.review.access import MOST_BODY_BYTES

@@ -15,7 +15,7 @@ from scipy import signal as scipy_signal
 import stageguard as sg
 from messages import naming
 from recording_files import START, Channel, channel, write_edf
-from stageguard.base.errors import FileFormatError, InputError
+from stageguard.errors import FileFormatError, InputError
 from stageguard.review.montage import Filters, Lane
 from stageguard.review.signals import RecordingSignals, lowest_and_highest
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from messages import naming
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.night.stages import AASM5
 from stageguard.review.state import Action, GuardSettings, Pin, ReviewState, act, parse_action
 

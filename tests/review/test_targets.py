@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stageguard as sg
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.guard.offsets import log_sums, random_offsets
 from stageguard.guard.posterior import uncut
 from stageguard.night.stages import AASM5, WNR3, WS2

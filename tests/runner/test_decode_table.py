@@ -22,7 +22,7 @@ import stageguard as sg
 from cli_runner import Runner, error_line
 from messages import mentions
 from nights import decode as decode_quietly
-from stageguard.base.files import locked
+from stageguard.files import locked
 from stageguard.formats import cohort_dataset, cohort_text
 from stageguard.runner import decode_table as runs
 from stageguard.runner.decode_one import DecodeOptions

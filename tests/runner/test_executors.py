@@ -19,7 +19,7 @@ from cli_runner import Runner, write_night
 from feature_nights import cohort, feature_table, options, write_csv
 from made_recordings import write_psg
 from messages import mentions, naming
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.runner import executors
 from stageguard.runner.executors import Cluster, ClusterError, executor_for
 from stageguard.runner.processes import CHUNKS_AHEAD, run_all

@@ -16,10 +16,10 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
-from stageguard.base import storage
-from stageguard.base.errors import MissingFileError, OutputError
-from stageguard.base.files import read_file
-from stageguard.base.storage import location
+from stageguard import storage
+from stageguard.errors import MissingFileError, OutputError
+from stageguard.files import read_file
+from stageguard.storage import location
 
 moto = pytest.importorskip("moto.server")
 s3fs = pytest.importorskip("s3fs")

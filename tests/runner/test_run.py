@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from messages import mentions, naming
-from stageguard.base.errors import (
+from stageguard.errors import (
     Argument,
     InputError,
     InstallationWarning,

@@ -10,7 +10,7 @@ import pytest
 import stageguard as sg
 from body_signals import recording, unscaled, wrist
 from messages import naming
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.night.recording import EpochGrid, Recording, Series, Signal
 from stageguard.signals.actigraphy import (
     ActigraphySettings,

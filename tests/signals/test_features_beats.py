@@ -9,7 +9,7 @@ import pytest
 
 from body_signals import beat_series, ecg, recording, steady_beats
 from messages import naming
-from stageguard.base.errors import InputError, MissingExtraError
+from stageguard.errors import InputError, MissingExtraError
 from stageguard.night.recording import Series, Signal
 from stageguard.signals import heart as beats_module
 from stageguard.signals.heart import Beats, find_beats

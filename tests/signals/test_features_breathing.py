@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from body_signals import breathing, recording
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.night.recording import EpochGrid, Series, Signal
 from stageguard.signals.breathing import (
     Breathing,

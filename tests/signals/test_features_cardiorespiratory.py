@@ -8,7 +8,7 @@ import pytest
 import stageguard as sg
 from body_signals import beat_series, breathing, ecg, recording, steady_beats, unscaled
 from messages import naming
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.night.recording import EpochGrid, Recording, Series, Signal
 from stageguard.signals.cardiorespiratory import heart_share
 from stageguard.signals.features import Recipe, recipes

@@ -9,7 +9,7 @@ import pytest
 
 from body_signals import recording, wrist
 from messages import naming
-from stageguard.base.errors import InputError, MissingExtraError
+from stageguard.errors import InputError, MissingExtraError
 from stageguard.night.recording import EpochGrid, Series, Signal
 from stageguard.signals import activity
 from stageguard.signals.activity import (

@@ -11,7 +11,7 @@ from scipy import signal as scipy_signal
 import stageguard as sg
 from made_recordings import RATE, between, eeg_emg, pink, recording, signal, sine, white
 from messages import naming
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.signals import windows
 from stageguard.signals.features import Recipe, mixture_moments
 from stageguard.signals.windows import tapers

@@ -9,7 +9,7 @@ import pytest
 
 from body_signals import beat_series, recording, steady_beats
 from messages import naming
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.night.recording import EpochGrid, Series
 from stageguard.signals.features import Recipe
 from stageguard.signals.heart import (

@@ -8,7 +8,7 @@ import pytest
 import stageguard as sg
 from body_signals import beat_series, breathing, ecg, recording, steady_beats
 from messages import mentions
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.night.recording import Recording, Series, Signal
 
 pytest.importorskip("sleepecg")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.pipeline import stage
 from stageguard.staging import stager_of
 from stageguard.synthetic import simulate_recording

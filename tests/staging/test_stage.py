@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.night.recording import Signal
 from stageguard.pipeline import stage
 from stageguard.profile.known_stagers import KNOWN_STAGERS

@@ -14,7 +14,7 @@ import pytest
 
 from cli_runner import Runner
 from messages import mentions, naming
-from stageguard.base.errors import FileFormatError, InputError, OutputError, OutputExistsError
+from stageguard.errors import FileFormatError, InputError, OutputError, OutputExistsError
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.stages import WNR3
 from stageguard.nn.tables import Normalisation

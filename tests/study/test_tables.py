@@ -15,7 +15,7 @@ from sklearn.metrics import cohen_kappa_score
 from cli_runner import Runner
 from made_up_study import made_up
 from messages import mentions, naming
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.measures.paired import Estimate, estimate, paired
 from stageguard.measures.validity import validity
 from stageguard.night.hypnogram import Hypnogram

@@ -7,7 +7,7 @@ import pytest
 
 import stageguard as sg
 from messages import naming
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.synthetic.night import simulate_night
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from messages import naming
-from stageguard.base.errors import InputError, OutputError, OutputExistsError
-from stageguard.base.files import is_synthetic
 from stageguard.datasets import recordings
+from stageguard.errors import InputError, OutputError, OutputExistsError
+from stageguard.files import is_synthetic
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Series
 from stageguard.night.stages import AASM5, SCHEMES, WNR3

@@ -70,8 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _print_error(stopped)
         sys.exit(stopped.exit_code)
     except Exception as error:
-        from stageguard.base.errors import StageGuardError
-        from stageguard.base.storage import hide_addresses
+        from stageguard.errors import StageGuardError
+        from stageguard.storage import hide_addresses
 
         if isinstance(error, FileNotFoundError) and _is_in_deleted_folder():
             _print_error(FOLDER_DELETED)

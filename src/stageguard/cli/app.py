@@ -9,9 +9,9 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from stageguard.base.version import __version__
 from stageguard.cli.command import Group
 from stageguard.cli.terminal import print_error
+from stageguard.version import __version__
 
 # Commands by heading, each with its line in the help: `decode` is the command `decode` of
 # `stageguard.cli.commands.decode`.

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from click import UsageError
 
-from stageguard.base.errors import InputError
 from stageguard.cli.graded_files import refuse_ungraded
 from stageguard.cli.scored_files import Experts, ReadOptions, ScoredFile, read_expert, read_night
+from stageguard.errors import InputError
 from stageguard.formats.companions import ListRow, in_list_words, read_groups
 from stageguard.formats.density import listed
 from stageguard.measures.cohort import CohortNight, MeasuredScorings, measure_night

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from stageguard.base.errors import Message, NoInputError, StageGuardError
 from stageguard.cli.terminal import in_options
+from stageguard.errors import Message, NoInputError, StageGuardError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -10,9 +10,6 @@ from typing import Any
 
 from click import UsageError
 
-from stageguard.base.errors import InputError, StageGuardError
-from stageguard.base.files import file_error, file_sha256, real_path
-from stageguard.base.storage import inside, is_folder
 from stageguard.cli.scored_files import (
     ALIGNED_BY,
     Experts,
@@ -23,6 +20,8 @@ from stageguard.cli.scored_files import (
     refuse_guess,
 )
 from stageguard.cli.terminal import naming_nights
+from stageguard.errors import InputError, StageGuardError
+from stageguard.files import file_error, file_sha256, real_path
 from stageguard.formats.companions import ListRow, parse_moment, parse_start
 from stageguard.formats.outputs import describe_file, is_output, output_paths, read_sidecar
 from stageguard.formats.read import has_column, read_density_file
@@ -46,6 +45,7 @@ from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.inputs import Input, lights_of, natural, nights_of
 from stageguard.runner.run import collect_warnings
 from stageguard.runner.verify import decode_recorded
+from stageguard.storage import inside, is_folder
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from typing import Any
 from click import UsageError
 from click.exceptions import Exit
 
-from stageguard.base.errors import InputError, Message
-from stageguard.base.files import check_apart, check_places, write_text_atomic
 from stageguard.cli.graded_files import features_of_file, refuse_ungraded
 from stageguard.cli.outcomes import end, print_warnings, run_shown
 from stageguard.cli.scored_files import ReadOptions, read_night
 from stageguard.cli.terminal import Console, count, one_line, print_json
+from stageguard.errors import InputError, Message
+from stageguard.files import check_apart, check_places, write_text_atomic
 from stageguard.formats.companions import ListRow
 from stageguard.measures.drift import Drift, chart, check_card
 from stageguard.measures.grade_card import GradeCard

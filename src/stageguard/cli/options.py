@@ -14,9 +14,8 @@ from typing import Any, get_args
 import click
 from click.shell_completion import CompletionItem
 
-from stageguard.base.errors import InputError, StageGuardError
-from stageguard.base.storage import local_only, location
 from stageguard.cli.command import option, packed
+from stageguard.errors import InputError, StageGuardError
 from stageguard.formats.companions import (
     MOMENT_WORDS,
     START_WORDS,
@@ -30,6 +29,7 @@ from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import DecodeOptions, read_with
 from stageguard.runner.executors import Cluster
+from stageguard.storage import local_only, location
 
 
 class PathType(click.Path):

@@ -12,14 +12,14 @@ from typing import Any
 import click
 from click import UsageError
 
-from stageguard.base.errors import InputError
-from stageguard.base.files import exists_error
-from stageguard.base.storage import is_folder
 from stageguard.cli import options as opt
 from stageguard.cli.command import option, packed
 from stageguard.datasets import dataset as described
+from stageguard.errors import InputError
+from stageguard.files import exists_error
 from stageguard.formats.recordings.read import SUFFIXES, read_recording
 from stageguard.night.recording import Recording
+from stageguard.storage import is_folder
 
 recordings_argument = click.argument(
     "recordings",

@@ -9,12 +9,11 @@ from pathlib import Path
 
 from click import UsageError
 
-from stageguard.base.errors import InputError, NoInputError
-from stageguard.base.storage import is_folder
 from stageguard.cli.cohort_nights import listed_nights
 from stageguard.cli.recordings import recording_files
 from stageguard.cli.scored_files import Experts
 from stageguard.cli.terminal import count
+from stageguard.errors import InputError, NoInputError
 from stageguard.formats.density import listed
 from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.night.timing import Moment
@@ -30,6 +29,7 @@ from stageguard.runner.inputs import (
     night_id,
     read_samples,
 )
+from stageguard.storage import is_folder
 
 
 @dataclass(frozen=True, slots=True)

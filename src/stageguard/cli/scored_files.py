@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from click import UsageError
 
-from stageguard.base.errors import Argument, FileFormatError, InputError, message_of
-from stageguard.base.files import file_error, refuse_special
-from stageguard.base.storage import is_folder
 from stageguard.cli import options as opt
 from stageguard.cli.command import option, packed
+from stageguard.errors import Argument, FileFormatError, InputError, message_of
+from stageguard.files import file_error, refuse_special
 from stageguard.formats.density import DEFAULT_EPOCH_SECONDS
 from stageguard.formats.events import read_events
 from stageguard.formats.file_format import Kind
@@ -57,6 +56,7 @@ from stageguard.runner.inputs import (
     with_table_nights,
 )
 from stageguard.runner.verify import decode_recorded
+from stageguard.storage import is_folder
 
 if TYPE_CHECKING:
     from stageguard.formats.raw_night import Event

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from click import UsageError
 
-from stageguard.base.arrays import NAN, Floats
+from stageguard.arrays import NAN, Floats
 from stageguard.cli.outcomes import length_words
 from stageguard.cli.terminal import Console, count, one_line
 from stageguard.formats.cohort_files import Cohort, scoring_names

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
-from stageguard.base.errors import (
+from stageguard.errors import (
     Argument,
     EpochNumber,
     InputError,
@@ -258,7 +258,7 @@ def print_json(value: Any) -> None:
 
 def json_text(value: Any) -> str:
     """Return JSON that standard output can encode; messages name options instead of arguments."""
-    from stageguard.base.files import json_lines
+    from stageguard.files import json_lines
     from stageguard.formats.outputs import plain
 
     value = _said(value)

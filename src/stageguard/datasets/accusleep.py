@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.arrays import Labels
-from stageguard.base.errors import InputError
-from stageguard.base.files import is_synthetic
-from stageguard.base.units import scale_to
+from stageguard.arrays import Labels
 from stageguard.datasets import Entry
 from stageguard.datasets.samples import dataset_error, mat_row, table_columns
+from stageguard.errors import InputError
+from stageguard.files import is_synthetic
 from stageguard.formats.recordings.raw import scale_samples
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Samples, Series, Signal
 from stageguard.night.stages import WNR3
 from stageguard.night.timing import reepoch_labels
+from stageguard.units import scale_to
 
 CODES = {1: "R", 2: "W", 3: "N"}
 UNDEFINED = (-1, 0, 4)  # codes for undefined: AccuSleePy's, an unused one, AccuSleep's in MATLAB

@@ -20,17 +20,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import Labels
-from stageguard.base.errors import InputError, warn
-from stageguard.base.files import parse_json, read_file
-from stageguard.base.units import scale_to, standard_unit
+from stageguard.arrays import Labels
 from stageguard.datasets import Entry, Fetch, RemoteFile, bucket_files
 from stageguard.datasets.samples import dataset_error, hdf5_file, hdf5_row
+from stageguard.errors import InputError, warn
+from stageguard.files import parse_json, read_file
 from stageguard.formats.recordings.raw import RawRecording, scale_samples
 from stageguard.formats.recordings.read import build_recording, fit
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Samples, Signal
 from stageguard.night.stages import AASM5
+from stageguard.units import scale_to, standard_unit
 
 EPOCH_SECONDS = 30.0
 RATE_HZ, UNIT = 250.0, "uV"  # of signals that a file does not describe

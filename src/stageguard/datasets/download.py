@@ -19,14 +19,14 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-from stageguard.base.errors import (
+from stageguard.datasets import RemoteFile
+from stageguard.errors import (
     InputError,
     OutputError,
     StageGuardError,
 )
-from stageguard.base.files import exists_error, open_file, parse_json, read_file
-from stageguard.base.version import __version__
-from stageguard.datasets import RemoteFile
+from stageguard.files import exists_error, open_file, parse_json, read_file
+from stageguard.version import __version__
 
 BLOCK = 1 << 18
 LISTING_LIMIT = 64 << 20  # bytes; a list of files is never this long

@@ -18,13 +18,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from stageguard.base.errors import (
+from stageguard.datasets import SUMS, Dataset, RemoteFile, parse_sha256sums
+from stageguard.datasets.download import Patience, difference, download, fetch_bytes, place_of
+from stageguard.datasets.samples import dataset_error
+from stageguard.errors import (
     InputError,
     MissingExtraError,
     OutputError,
     StageGuardError,
 )
-from stageguard.base.files import (
+from stageguard.files import (
     exists_error,
     faults_named,
     local_file,
@@ -35,9 +38,6 @@ from stageguard.base.files import (
     read_text,
     write_text_atomic,
 )
-from stageguard.datasets import SUMS, Dataset, RemoteFile, parse_sha256sums
-from stageguard.datasets.download import Patience, difference, download, fetch_bytes, place_of
-from stageguard.datasets.samples import dataset_error
 from stageguard.night.recording import Recording, Series
 
 LEDGER = "stageguard-files.json"  # in the dataset's folder: the fetched files with their published digests

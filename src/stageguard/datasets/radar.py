@@ -15,11 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base import checks, schema
-from stageguard.base.errors import FileFormatError, InputError, did_you_mean
-from stageguard.base.files import is_synthetic, local_file, read_text
-from stageguard.base.schema import parse_toml
-from stageguard.base.units import scale_to
+from stageguard import checks, schema
 from stageguard.datasets import Entry
 from stageguard.datasets.samples import (
     dataset_error,
@@ -27,6 +23,8 @@ from stageguard.datasets.samples import (
     hdf5_samples,
     spool_samples,
 )
+from stageguard.errors import FileFormatError, InputError, did_you_mean
+from stageguard.files import is_synthetic, local_file, read_text
 from stageguard.formats.hdf5 import MOST_BYTES, values_of
 from stageguard.formats.hypnogram import UNSCORED_WORDS
 from stageguard.formats.read import read_hypnogram
@@ -35,6 +33,8 @@ from stageguard.formats.recordings.raw import Array, map_samples, scale_samples
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Samples, Series, Signal
 from stageguard.night.stages import AASM5, WNR3, WS2, StageScheme, as_scheme, canonical_name
+from stageguard.schema import parse_toml
+from stageguard.units import scale_to
 
 SUFFIXES = (".npz", ".h5", ".hdf5", ".edf")
 

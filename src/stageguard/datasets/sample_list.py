@@ -17,9 +17,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from stageguard.base.arrays import DAY_SECONDS
-from stageguard.base.errors import InputError, Message
+from stageguard.arrays import DAY_SECONDS
 from stageguard.datasets import Entry
+from stageguard.errors import InputError, Message
 from stageguard.formats.companions import MOMENT_WORDS, START_WORDS, numbered_rows, parse_moment, parse_start
 from stageguard.formats.recordings.read import EXPERT, read_recording
 from stageguard.night.recording import Recording

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.errors import FileFormatError, StageGuardError
-from stageguard.base.extras import library
-from stageguard.base.files import faults_named, local_file, open_file, open_text
+from stageguard.errors import FileFormatError, StageGuardError
+from stageguard.extras import library
+from stageguard.files import faults_named, local_file, open_file, open_text
 from stageguard.formats.hdf5 import opened_hdf5
 from stageguard.formats.recordings.raw import Array, Sliced
 from stageguard.formats.tables.delimited import read_delimited

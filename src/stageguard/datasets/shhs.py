@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from stageguard.base import checks
-from stageguard.base.errors import InputError, did_you_mean
+from stageguard import checks
 from stageguard.datasets import Entry
 from stageguard.datasets.samples import dataset_error
+from stageguard.errors import InputError, did_you_mean
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.recordings.edf import read_edf_recording

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import Floats, Ints
-from stageguard.base.errors import InputError
-from stageguard.base.files import is_synthetic, local_file, open_text
+from stageguard import checks
+from stageguard.arrays import Floats, Ints
 from stageguard.datasets import Entry
 from stageguard.datasets.samples import dataset_error
+from stageguard.errors import InputError
+from stageguard.files import is_synthetic, local_file, open_text
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Series, Signal
 from stageguard.night.stages import AASM5, WNR3, WS2, StageScheme

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import DAY_SECONDS
-from stageguard.base.errors import MissingExtraError
+from stageguard import checks
+from stageguard.arrays import DAY_SECONDS
 from stageguard.datasets import Entry
 from stageguard.datasets.samples import dataset_error, reading, sheet_rows
+from stageguard.errors import MissingExtraError
 from stageguard.formats.recordings.edf import read_edf_header
 from stageguard.formats.recordings.read import crop_recording, read_recording
 from stageguard.night.hypnogram import UNSCORED

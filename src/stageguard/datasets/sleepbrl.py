@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.errors import MissingExtraError, warn
-from stageguard.base.files import is_synthetic
+from stageguard import checks
 from stageguard.datasets import Entry
 from stageguard.datasets.radar import MAPPING, find_mapped, find_standard, radar_files
 from stageguard.datasets.samples import Cell, dataset_error, sheet_rows
+from stageguard.errors import MissingExtraError, warn
+from stageguard.files import is_synthetic
 from stageguard.formats.annotations import stage_epochs
 from stageguard.formats.raw_night import Event
 from stageguard.formats.recordings.edf import read_edf_recording

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base.errors import EpochNumber, Message, warn
-from stageguard.base.files import file_error
 from stageguard.datasets import Entry
+from stageguard.errors import EpochNumber, Message, warn
+from stageguard.files import file_error
 from stageguard.formats.recordings.read import PlacedScoring, build_recording, lay_over
 from stageguard.formats.recordings.wfdb import (
     read_wfdb_annotations,

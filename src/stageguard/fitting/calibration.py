@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stageguard.base.arrays import CLIP, Floats, Indices, Labels
+from stageguard.arrays import CLIP, Floats, Indices, Labels
 from stageguard.fitting.decoder import KeepingSolver, Tempered, decode_biased
 from stageguard.fitting.material import FitNight
 from stageguard.night.stages import StageScheme

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Ints, Labels, Mask
+from stageguard.arrays import Floats, Ints, Labels, Mask
 from stageguard.guard.evidence import fragmentation_index
 from stageguard.measures.bouts import bouts_of, pair_counts
 from stageguard.night.hypnogram import UNSCORED

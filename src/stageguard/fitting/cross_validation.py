@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from stageguard.base.arrays import Labels
+from stageguard.arrays import Labels
 from stageguard.fitting.candidates import (
     ARGMAX,
     BIASES,

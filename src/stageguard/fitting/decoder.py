@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from stageguard.base.arrays import CLIP, Floats, Labels
+from stageguard.arrays import CLIP, Floats, Labels
 from stageguard.fitting.material import FitNight
 from stageguard.guard import inputs
 from stageguard.guard.decode import decode_under

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.schema import plain_table
-from stageguard.base.version import __version__
 from stageguard.fitting.candidates import ARGMAX, DEFAULT, Candidate
 from stageguard.fitting.cross_validation import HeldOut, Selection
 from stageguard.fitting.judging import COLUMNS, Criterion
@@ -27,6 +25,8 @@ from stageguard.profile.fingerprint import Fingerprint
 from stageguard.profile.parts import words_of, write_rows
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules.target import FEWEST_NIGHTS
+from stageguard.schema import plain_table
+from stageguard.version import __version__
 
 MODEL_DRAWS = 100
 _DIGITS = 4

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Labels, Mask
+from stageguard.arrays import Floats, Labels, Mask
 from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, SHORT_EPOCH_SECONDS, sleep_statistics
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.quantities import ALL_BOUTS, REPORTED, REPORTED_OF_STAGE

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base import checks
-from stageguard.base.arrays import Labels, Mask
-from stageguard.base.errors import InputError, did_you_mean, warn
-from stageguard.base.extras import library
+from stageguard import checks
+from stageguard.arrays import Labels, Mask
+from stageguard.errors import InputError, did_you_mean, warn
+from stageguard.extras import library
 from stageguard.fitting.endpoints import Kind
 from stageguard.fitting.fit import fit_report
 from stageguard.fitting.material import read_material

@@ -12,8 +12,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy.typing as npt
 
-from stageguard.base import checks
-from stageguard.base.errors import InputError, StageGuardWarning, warn
+from stageguard import checks
+from stageguard.errors import InputError, StageGuardWarning, warn
 from stageguard.fitting.calibration import HIGHEST_TEMPERATURE, LOWEST_TEMPERATURE
 from stageguard.fitting.candidates import (
     FEW_SUBJECTS_GAIN,

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Mask
+from stageguard.arrays import Floats, Mask
 from stageguard.fitting.candidates import (
     FEW_SUBJECTS_GAIN,
     FEWEST_TUNED_SUBJECTS,

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from stageguard.base.arrays import Floats
+from stageguard.arrays import Floats
 from stageguard.fitting.material import FitNight, Material
 
 _LEAD = 1.001  # a label stays the likeliest stage of its row, however often it is wrong

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import Floats, Labels
-from stageguard.base.errors import (
+from stageguard import checks
+from stageguard.arrays import Floats, Labels
+from stageguard.errors import (
     InputError,
     Message,
     NightNumber,

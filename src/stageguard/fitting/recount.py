@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import Floats
-from stageguard.base.errors import InputError, warn
-from stageguard.base.version import __version__
+from stageguard import checks
+from stageguard.arrays import Floats
+from stageguard.errors import InputError, warn
 from stageguard.fitting.fit import Experts
 from stageguard.fitting.material import Material, read_material
 from stageguard.profile.profile import Profile, as_profile
+from stageguard.version import __version__
 
 COUNTED_HERE = (
     "counted: pairs of adjacent scored epochs over all that begin with their first stage, unsmoothed"

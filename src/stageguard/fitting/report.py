@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stageguard.base.lazy import ShownInNotebooks
-from stageguard.base.values import ComparedByValue
 from stageguard.fitting.candidates import Candidate
 from stageguard.fitting.cross_validation import HeldOut, Output
 from stageguard.fitting.judging import COLUMNS, Criterion, JudgedCandidate
 from stageguard.fitting.learning_curve import LearningCurve
+from stageguard.lazy import ShownInNotebooks
 from stageguard.profile.profile import Profile
+from stageguard.values import ComparedByValue
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Labels, Mask, count_true
+from stageguard.arrays import Floats, Labels, Mask, count_true
 from stageguard.fitting.endpoints import SleepEndpoints
 from stageguard.fitting.material import FitNight
 from stageguard.measures.agreement import cohen_kappas

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import Floats, Labels
+from stageguard.arrays import Floats, Labels
 from stageguard.guard.evidence import Night, features_of, fragmentation_index
 from stageguard.profile.expert_shares import ShareRepair
 from stageguard.profile.fingerprint import StagerFeatures

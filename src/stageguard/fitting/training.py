@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Labels
+from stageguard.arrays import Floats, Labels
 from stageguard.fitting.calibration import ScoredEpochs, fit_biases, fit_temperature, totals_biases
 from stageguard.fitting.candidates import DEFAULT, Candidate
 from stageguard.fitting.counts import supported_durations

@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.errors import InputError, StageGuardError, both_nights, message_of
-from stageguard.base.schema import plain_table
-from stageguard.base.version import __version__
+from stageguard import checks
+from stageguard.errors import InputError, StageGuardError, both_nights, message_of
 from stageguard.fitting.share_repair import (
     LEAST_HOURS,
     LEAST_SHARPNESS,
@@ -27,6 +25,8 @@ from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules.rule import StrengthRule
 from stageguard.profile.rules.target import FEWEST_NIGHTS, TargetRule
+from stageguard.schema import plain_table
+from stageguard.version import __version__
 
 _LOWEST_FI, _HIGHEST_FI = 1e-4, 1.0  # a night of a single stage has 0, and rules divide by the median
 

@@ -15,9 +15,9 @@ from statistics import median
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Ints
-from stageguard.base.errors import Argument, warn
-from stageguard.base.files import file_error
+from stageguard.arrays import Floats, Ints
+from stageguard.errors import Argument, warn
+from stageguard.files import file_error
 from stageguard.formats.density import LONGEST_EPOCH, MOST_EPOCHS, SHORTEST_EPOCH, listed
 from stageguard.formats.hypnogram import STAGE_COLUMNS, UNSCORED_WORDS, is_stage, unknown_stage
 from stageguard.formats.outgoing import Outgoing

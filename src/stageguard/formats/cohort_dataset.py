@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.errors import InputError, StageGuardError
-from stageguard.base.files import damaged_file, file_error, file_sha256, open_file
-from stageguard.base.storage import files_below, is_folder, is_remote, place_in
+from stageguard.errors import InputError, StageGuardError
+from stageguard.files import damaged_file, file_error, file_sha256, open_file
 from stageguard.formats.cohort_nights import (
     ID,
     Chunk,
@@ -46,6 +45,7 @@ from stageguard.formats.tools.parquet import (
     text_columns,
     unpacked_texts,
 )
+from stageguard.storage import files_below, is_folder, is_remote, place_in
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
 BATCH_ROWS = 2**16  # rows unpacked at a time: about 3 MB for five stages

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stageguard.base.files import CELL_WORDS, write_together
-from stageguard.base.version import __version__
+from stageguard.files import CELL_WORDS, write_together
 from stageguard.formats.outputs import REVIEW_SENTENCE, table_with_codebook
 from stageguard.measures.architecture import METHOD as ERRORS_METHOD
 from stageguard.measures.architecture import TEST as ERRORS_TEST
@@ -21,6 +20,7 @@ from stageguard.measures.prediction_powered import CohortEstimate
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.taught import taught_words
 from stageguard.night.quantities import quantity_of
+from stageguard.version import __version__
 
 SCORING_NAMES = {"before": "argmax", "after": "guard", "expert": "expert"}
 

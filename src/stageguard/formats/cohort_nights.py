@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from stageguard.base.arrays import SUM_TOLERANCE
-from stageguard.base.checks import MISSING_WORDS
-from stageguard.base.errors import FileFormatError, Message, StageGuardError, error_message
-from stageguard.base.files import file_error
+from stageguard.arrays import SUM_TOLERANCE
+from stageguard.checks import MISSING_WORDS
+from stageguard.errors import FileFormatError, Message, StageGuardError, error_message
+from stageguard.files import file_error
 from stageguard.formats.density import MOST_EPOCHS, build_density, listed
 from stageguard.formats.raw_night import FileOptions, RawDensity
 from stageguard.formats.tables.one_night import is_night_column

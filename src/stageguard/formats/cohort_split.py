@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from pathlib import Path
 
-from stageguard.base.errors import FileFormatError, ProfileError, record_fault, warn
-from stageguard.base.files import (
+from stageguard.errors import FileFormatError, ProfileError, record_fault, warn
+from stageguard.files import (
     file_error,
     file_sha256,
     read_cell,

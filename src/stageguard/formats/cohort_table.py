@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 
-from stageguard.base.files import open_file, open_text, read_file, write_cell
-from stageguard.base.storage import is_folder
+from stageguard.files import open_file, open_text, read_file, write_cell
 from stageguard.formats.cohort_dataset import PARQUET_SUFFIXES, ParquetCohort, read_dataset
 from stageguard.formats.cohort_nights import ID, OWN_COLUMNS
 from stageguard.formats.cohort_text import TextCohort
@@ -28,6 +27,7 @@ from stageguard.formats.sniffing import first_cells, first_lines, read_head
 from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, split_line
 from stageguard.formats.tables.table import cell_text
 from stageguard.formats.tools.parquet import open_parquet, pyarrow_modules, unpacked_texts
+from stageguard.storage import is_folder
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.files import file_error, file_sha256, open_text
+from stageguard.files import file_error, file_sha256, open_text
 from stageguard.formats.cohort_nights import (
     ID,
     Chunk,

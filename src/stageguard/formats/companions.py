@@ -11,11 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Indices
-from stageguard.base.checks import MISSING_WORDS
-from stageguard.base.errors import Argument, InputError, PinError, did_you_mean, message_of
-from stageguard.base.files import file_error, read_cell
-from stageguard.base.storage import location
+from stageguard.arrays import Floats, Indices
+from stageguard.checks import MISSING_WORDS
+from stageguard.errors import Argument, InputError, PinError, did_you_mean, message_of
+from stageguard.files import file_error, read_cell
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.formats.tables.probabilities import other_columns
 from stageguard.formats.tables.row_times import meaning_of
@@ -23,6 +22,7 @@ from stageguard.formats.tables.table import NAMELESS, Table, as_number, is_numbe
 from stageguard.formats.tables.timing import TOLERANCE, Timing, read_timing
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.timing import Moment, seconds_between
+from stageguard.storage import location
 
 MOST_DIGITS = 9  # of an epoch's index: enough for 30 years in epochs of 1 s
 

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.errors import (
+from stageguard import checks
+from stageguard.errors import (
     Argument,
     FileFormatError,
     InputError,
@@ -29,8 +29,7 @@ from stageguard.base.errors import (
     StageGuardWarning,
     message_of,
 )
-from stageguard.base.files import as_path, check_places, write_together
-from stageguard.base.storage import location, names_file
+from stageguard.files import as_path, check_places, write_together
 from stageguard.formats import registry
 from stageguard.formats.density import DensityFile, existing_file
 from stageguard.formats.events import by_onset, with_events_of, with_plain_events
@@ -55,6 +54,7 @@ from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme, as_scheme
 from stageguard.night.timing import recording_start, reepoch, with_start
+from stageguard.storage import location, names_file
 
 ARGMAX_NOTE = "stages are the most probable ones, not decoded"
 BOTH_N3 = "stages 3 and 4 of Rechtschaffen and Kales are both N3"

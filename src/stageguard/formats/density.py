@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base.arrays import ROUNDING, SUM_TOLERANCE, Floats, Indices, Mask
-from stageguard.base.errors import (
+from stageguard.arrays import ROUNDING, SUM_TOLERANCE, Floats, Indices, Mask
+from stageguard.errors import (
     Argument,
     InputError,
     Message,
@@ -20,8 +20,7 @@ from stageguard.base.errors import (
     StageGuardWarning,
     message_of,
 )
-from stageguard.base.files import checked_file, file_error
-from stageguard.base.storage import location
+from stageguard.files import checked_file, file_error
 from stageguard.formats.raw_night import FileOptions, RawDensity, Where
 from stageguard.night.hypnodensity import (
     ROUNDED,
@@ -32,6 +31,7 @@ from stageguard.night.hypnodensity import (
 )
 from stageguard.night.stages import StageScheme, canonical_name, scheme_for
 from stageguard.night.timing import reepoch
+from stageguard.storage import location
 
 SHORTEST_EPOCH, LONGEST_EPOCH = 0.1, 3600.0  # seconds
 DEFAULT_EPOCH_SECONDS = 30.0

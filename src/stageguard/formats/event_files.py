@@ -15,13 +15,13 @@ from datetime import datetime, time
 from pathlib import Path
 from typing import Any
 
-from stageguard.base.version import __version__
 from stageguard.formats.annotations import ANNOTATED_AT, ANNOTATOR, CHANNEL_MARK, DESCRIPTION
 from stageguard.formats.outgoing import number, plain_text
 from stageguard.formats.raw_night import Event
 from stageguard.formats.tools.bids import MISSING, OWN_KEY
 from stageguard.formats.tools.edf_annotations import DECIMALS, header_code, header_start
 from stageguard.formats.tools.luna import COLUMNS as LUNA_COLUMNS
+from stageguard.version import __version__
 
 BIDS_COLUMNS = ("onset", "duration", "trial_type", "channel", DESCRIPTION, ANNOTATOR, ANNOTATED_AT)
 NOTHING = "."  # an empty cell of Luna

@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from stageguard.base.arrays import DAY_SECONDS
-from stageguard.base.errors import InputError
+from stageguard.arrays import DAY_SECONDS
+from stageguard.errors import InputError
 from stageguard.formats import registry
 from stageguard.formats.file_format import FileFormat
 from stageguard.formats.outgoing import Outgoing

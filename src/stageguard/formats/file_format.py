@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from stageguard.base import checks
-from stageguard.base.errors import InputError
+from stageguard import checks
+from stageguard.errors import InputError
 from stageguard.formats.outgoing import Content, Outgoing
 from stageguard.formats.raw_night import Reader
 from stageguard.formats.sniffing import Sniff

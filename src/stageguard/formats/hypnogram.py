@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base.checks import MISSING_WORDS
-from stageguard.base.errors import Argument, EpochNumber, InputError, Message, did_you_mean, message_of
-from stageguard.base.files import file_error, load_json
+from stageguard.checks import MISSING_WORDS
+from stageguard.errors import Argument, EpochNumber, InputError, Message, did_you_mean, message_of
+from stageguard.files import file_error, load_json
 from stageguard.formats.density import DEFAULT_EPOCH_SECONDS, MOST_EPOCHS, settle_epoch_seconds
 from stageguard.formats.raw_night import NOTHING_RECORDED, FileOptions, RawHypnogram, Recorded
 from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, split_line

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from stageguard.base.errors import Argument, FileFormatError, InputError, Message, OutputError
+from stageguard.errors import Argument, FileFormatError, InputError, Message, OutputError
 from stageguard.formats.events import MOST_TEXTS
 from stageguard.formats.file_format import FileFormat
 from stageguard.formats.outgoing import Content, Outgoing, standard_scheme

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.checks import array_of, array_of_tensor, type_name
-from stageguard.base.errors import Argument, InputError, Message, did_you_mean, fault_text, message_of
-from stageguard.base.files import file_error
+from stageguard.checks import array_of, array_of_tensor, type_name
+from stageguard.errors import Argument, InputError, Message, did_you_mean, fault_text, message_of
+from stageguard.files import file_error
 from stageguard.formats.density import DensityFile, listed, pool, settle_epoch_seconds
 from stageguard.formats.file_format import EPOCH_LENGTH, NUMBERS_ALONE, PROBABILITIES, START, Kind
 from stageguard.formats.hypnogram import NUMBERINGS, names_of

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.errors import Argument, InputError, Message
+from stageguard.errors import Argument, InputError, Message
 from stageguard.formats.raw_night import Event
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnodensity import Hypnodensity

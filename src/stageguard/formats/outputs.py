@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import Floats, Labels
-from stageguard.base.errors import FileFormatError, for_people, warn
-from stageguard.base.files import file_error, json_lines, parse_json, read_file, write_cell, write_together
-from stageguard.base.storage import is_remote, location, relative_address
+from stageguard.arrays import Floats, Labels
+from stageguard.errors import FileFormatError, for_people, warn
+from stageguard.files import file_error, json_lines, parse_json, read_file, write_cell, write_together
 from stageguard.formats.sniffing import header_cells
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.formats.tables.one_night import DECODED_COLUMNS
 from stageguard.guard.explain import NIGHT_FACTS, Effect
+from stageguard.storage import is_remote, location, relative_address
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding

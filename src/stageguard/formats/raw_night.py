@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy.typing as npt
 
-from stageguard.base.arrays import Indices
+from stageguard.arrays import Indices
 from stageguard.guard.explain import Effect
 from stageguard.night.period import Period
 from stageguard.night.quantities import Steering

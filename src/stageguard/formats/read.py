@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.errors import Argument, FileFormatError, InputError, StageGuardError, message_of
-from stageguard.base.files import faults_named, file_error
-from stageguard.base.storage import names_file
-from stageguard.base.streams import as_file, is_stream
+from stageguard import checks
+from stageguard.errors import Argument, FileFormatError, InputError, StageGuardError, message_of
+from stageguard.files import faults_named, file_error
 from stageguard.formats import registry
 from stageguard.formats.density import (
     LABELS_ALONE,
@@ -42,6 +40,8 @@ from stageguard.night.hypnogram import NO_PROBABILITIES, Hypnogram
 from stageguard.night.stages import SCHEMES, StageScheme, as_scheme, canonical_name
 from stageguard.profile.known_stagers import stager_of_format
 from stageguard.profile.profile import Profile
+from stageguard.storage import names_file
+from stageguard.streams import as_file, is_stream
 
 
 def read_density(

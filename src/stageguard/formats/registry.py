@@ -11,8 +11,8 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from stageguard.base import checks
-from stageguard.base.errors import (
+from stageguard import checks
+from stageguard.errors import (
     Argument,
     FileFormatError,
     InputError,
@@ -21,7 +21,7 @@ from stageguard.base.errors import (
     fault_text,
     warn,
 )
-from stageguard.base.files import file_error
+from stageguard.files import file_error
 from stageguard.formats import sniffing
 from stageguard.formats.file_format import FileFormat, Kind
 from stageguard.formats.outputs import OWN_FORMAT, OWN_HEAD

@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from stageguard.base.errors import OutputExistsError
-from stageguard.base.files import file_error, make_folder, remove_leftovers
+from stageguard.errors import OutputExistsError
+from stageguard.files import file_error, make_folder, remove_leftovers
 from stageguard.profile.profile import Profile
 
 PROFILE_DIGITS = 12  # digits of the profile's hash in its file name

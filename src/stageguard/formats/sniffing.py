@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from functools import lru_cache
 from pathlib import Path
 
-from stageguard.base.files import open_file
+from stageguard.files import open_file
 
 HEAD_BYTES = 8192
 HEADER_LINES = 30

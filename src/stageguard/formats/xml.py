@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stageguard.base.errors import FileFormatError
-from stageguard.base.files import file_error, open_file
+from stageguard.errors import FileFormatError
+from stageguard.files import file_error, open_file
 from stageguard.formats.raw_night import Event
 from stageguard.formats.tables.table import as_number
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Ints32
-from stageguard.base.errors import ProfileError
+from stageguard.arrays import Floats, Ints32
+from stageguard.errors import ProfileError
 from stageguard.profile.profile import Profile
 
 MOST_STATES = 20_000

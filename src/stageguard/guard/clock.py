@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Labels
+from stageguard.arrays import Floats, Labels
 from stageguard.guard import kernels
 from stageguard.night.period import runs
 from stageguard.night.stages import StageScheme

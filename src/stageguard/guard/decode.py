@@ -8,9 +8,9 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, TypeVar, Unpack, overload
 
-from stageguard.base import checks
-from stageguard.base.arrays import NAN, Labels
-from stageguard.base.errors import (
+from stageguard import checks
+from stageguard.arrays import NAN, Labels
+from stageguard.errors import (
     CohortError,
     EpochNumber,
     InputError,
@@ -20,7 +20,6 @@ from stageguard.base.errors import (
     message_of,
     warn,
 )
-from stageguard.base.lazy import load
 from stageguard.guard.clock import MOST_PASSES, RemovedBout
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import Night
@@ -28,6 +27,7 @@ from stageguard.guard.inputs import OneNight, acting_profile, is_batch, night_of
 from stageguard.guard.options import GuardOptions, OptionKeywords, takes_options
 from stageguard.guard.solver import NO_PATH, NightCurve, NoPathError, Path, Solver, fixed_setting, solver_for
 from stageguard.guard.strength import Strength, overruled_pins, strength_of
+from stageguard.lazy import load
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile, as_profile
 from stageguard.profile.rules.rule import UNTOUCHED, Choice, Setting

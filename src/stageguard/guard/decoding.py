@@ -10,17 +10,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import Labels, Mask
-from stageguard.base.files import write_text_atomic
-from stageguard.base.lazy import load
-from stageguard.base.values import ComparedByValue
-from stageguard.base.version import __version__
+from stageguard.arrays import Labels, Mask
+from stageguard.files import write_text_atomic
 from stageguard.guard import kernels
 from stageguard.guard.clock import RemovedBout
 from stageguard.guard.evidence import Night
 from stageguard.guard.inputs import assumptions
 from stageguard.guard.solver import solver_for
 from stageguard.guard.strength import Strength, steered_by
+from stageguard.lazy import load
 from stageguard.night.hypnodensity import FromLabels, Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.night import ExportableStages
@@ -29,6 +27,8 @@ from stageguard.night.quantities import Steering
 from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules.rule import Setting
+from stageguard.values import ComparedByValue
+from stageguard.version import __version__
 
 CITATION = (
     "Wang J, Wang Y, Wu H, Gao J, Xu S, Zou D. StageGuard: Physiologically Constrained Sleep Staging. "

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from stageguard.base.arrays import CLIP, Floats, Labels, Mask
+from stageguard.arrays import CLIP, Floats, Labels, Mask
 from stageguard.guard.clock import ClockRules, NightClock
 from stageguard.guard.options import DEFAULTS, GuardOptions
 from stageguard.night.hypnodensity import FromLabels

@@ -11,19 +11,19 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Indices, Labels, Mask
-from stageguard.base.errors import InputError
-from stageguard.base.lazy import load
-from stageguard.base.values import ComparedByValue
+from stageguard.arrays import Floats, Indices, Labels, Mask
+from stageguard.errors import InputError
 from stageguard.guard.automaton import Durations, compile_tables, weigh
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import Night
 from stageguard.guard.solver import Solver, solver_for
+from stageguard.lazy import load
 from stageguard.night.hypnodensity import FromLabels
 from stageguard.night.period import runs
 from stageguard.profile.fingerprint import mark_of
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules.rule import Setting
+from stageguard.values import ComparedByValue
 
 Rule = Literal[
     "pin",

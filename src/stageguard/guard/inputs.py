@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base import checks
-from stageguard.base.arrays import Array, Floats, Labels, Mask
-from stageguard.base.errors import (
+from stageguard import checks
+from stageguard.arrays import Array, Floats, Labels, Mask
+from stageguard.errors import (
     Argument,
     EpochNumber,
     InputError,
@@ -22,11 +22,11 @@ from stageguard.base.errors import (
     did_you_mean,
     message_of,
 )
-from stageguard.base.lazy import load
 from stageguard.guard import kernels
 from stageguard.guard.automaton import minimum_epochs
 from stageguard.guard.evidence import Night, Spans, best_stages, features_of
 from stageguard.guard.options import GuardOptions, Segments
+from stageguard.lazy import load
 from stageguard.night.hypnodensity import (
     Hypnodensity,
     as_float_matrix,

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import Floats, Ints32, Labels
-from stageguard.base.errors import InputError
+from stageguard.arrays import Floats, Ints32, Labels
+from stageguard.errors import InputError
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.automaton import Automaton, Presleep, compile_automaton
 from stageguard.guard.evidence import Night

@@ -11,8 +11,8 @@ from typing import Any, Literal, TypedDict, get_type_hints
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base import checks
-from stageguard.base.errors import InputError
+from stageguard import checks
+from stageguard.errors import InputError
 from stageguard.night.timing import Moment
 from stageguard.profile.known_stagers import Training
 

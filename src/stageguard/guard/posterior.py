@@ -12,9 +12,9 @@ from typing import Any, Unpack, get_type_hints, overload
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import CLIP, Floats, Labels
-from stageguard.base.errors import InputError, warn
+from stageguard import checks
+from stageguard.arrays import CLIP, Floats, Labels
+from stageguard.errors import InputError, warn
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.decode import decode_night, for_each_night, profile_for
 from stageguard.guard.decoding import Decoding

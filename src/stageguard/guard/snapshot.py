@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import Ints32
-from stageguard.base.errors import InputError
-from stageguard.base.files import parse_json
+from stageguard.arrays import Ints32
+from stageguard.errors import InputError
+from stageguard.files import parse_json
 
 MAGIC = b"SGSTREAM"
 VERSION = 1

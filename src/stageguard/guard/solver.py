@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import PRODUCT_RANGE_NATS, Floats, Ints32, Labels
+from stageguard.arrays import PRODUCT_RANGE_NATS, Floats, Ints32, Labels
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.automaton import Tables, compile_automaton, compile_tables, weigh
 from stageguard.guard.clock import ClockRules

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base import checks
-from stageguard.base.arrays import Floats
-from stageguard.base.errors import (
+from stageguard import checks
+from stageguard.arrays import Floats
+from stageguard.errors import (
     EpochNumber,
     InputError,
     Message,

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.arrays import Floats
+from stageguard.arrays import Floats
 from stageguard.guard.clock import ClockRules
 from stageguard.night.period import period_epochs
 

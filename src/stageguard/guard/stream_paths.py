@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import CLIP, ROUNDING, SUM_TOLERANCE, Floats, Ints, Ints32, Mask
+from stageguard.arrays import CLIP, ROUNDING, SUM_TOLERANCE, Floats, Ints, Ints32, Mask
 from stageguard.guard.kernels.reference_sums import Automaton
 from stageguard.guard.stream_clock import StreamClock
 

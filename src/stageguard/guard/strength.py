@@ -9,15 +9,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from stageguard.base.arrays import Labels
-from stageguard.base.lazy import load
-from stageguard.base.values import ComparedByValue
+from stageguard.arrays import Labels
 from stageguard.guard.clock import RemovedBout
 from stageguard.guard.evidence import Night
 from stageguard.guard.solver import prior_nats
+from stageguard.lazy import load
 from stageguard.night.quantities import Steering
 from stageguard.profile.profile import OFF, Profile
 from stageguard.profile.rules.rule import UNTOUCHED, Choice, Lifting, Setting, Step, share_nats
+from stageguard.values import ComparedByValue
 
 STEERING = ("lowered", "raised", "raised then lowered", "nearest")  # steps that aim at a fragmentation
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import NAN, Floats, Ints, Labels, Mask
-from stageguard.base.errors import InputError
-from stageguard.base.values import ComparedByValue
+from stageguard import checks
+from stageguard.arrays import NAN, Floats, Ints, Labels, Mask
+from stageguard.errors import InputError
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import TOLERANCE_EPOCHS, ScoredNight, contingency, expert_of, hypnogram_of
 from stageguard.measures.taught import warn_of_taught
@@ -19,6 +18,7 @@ from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile
+from stageguard.values import ComparedByValue
 
 Pairs = tuple[tuple[str, str], ...]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.arrays import NAN
-from stageguard.base.errors import InputError, MissingExtraError
+from stageguard.arrays import NAN
+from stageguard.errors import InputError, MissingExtraError
 from stageguard.measures.bouts import bouts_of
 from stageguard.measures.paired import Estimate, estimate, improvement_percent, paired
 from stageguard.measures.statistics import AASM, StatisticsOptions

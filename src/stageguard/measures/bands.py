@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.errors import InputError
+from stageguard import checks
+from stageguard.errors import InputError
 from stageguard.measures.bouts import hypnogram_of
 from stageguard.measures.validity import SHORTEST_NIGHT_HOURS, validity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram

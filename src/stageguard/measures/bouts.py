@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import Indices, Ints, Labels, Mask
-from stageguard.base.errors import InputError
+from stageguard import checks
+from stageguard.arrays import Indices, Ints, Labels, Mask
+from stageguard.errors import InputError
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram

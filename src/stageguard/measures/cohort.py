@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from stageguard.base.arrays import NAN, Floats
-from stageguard.base.errors import InputError
+from stageguard.arrays import NAN, Floats
+from stageguard.errors import InputError
 from stageguard.guard.explain import Effect
 from stageguard.measures.bouts import hypnogram_of, period_for
 from stageguard.measures.parts import DayPart, lights_words

@@ -28,10 +28,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import DAY_SECONDS, NAN
-from stageguard.base.errors import Argument, InputError, Message
-from stageguard.base.extras import library
-from stageguard.base.values import ComparedByValue
+from stageguard.arrays import DAY_SECONDS, NAN
+from stageguard.errors import Argument, InputError, Message
+from stageguard.extras import library
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.inputs import check_quality
@@ -45,6 +44,7 @@ from stageguard.night.timing import part_of, require_night, seconds_between
 from stageguard.profile.known_stagers import Training
 from stageguard.profile.night_stages import density_of_labels
 from stageguard.profile.profile import Profile, as_profile
+from stageguard.values import ComparedByValue
 
 NOON = time(12)
 MOST_MISSING = 0.5  # of a day

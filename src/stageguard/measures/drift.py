@@ -22,15 +22,15 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import NAN, Floats, Mask
-from stageguard.base.errors import InputError, StageGuardError, message_of
-from stageguard.base.values import ComparedByValue
+from stageguard import checks
+from stageguard.arrays import NAN, Floats, Mask
+from stageguard.errors import InputError, StageGuardError, message_of
 from stageguard.measures.bouts import ScoredNight
 from stageguard.measures.grade import features_of_night, texts_of
 from stageguard.measures.grade_card import GradeCard, graded_as, refuse_repeated, require_card
 from stageguard.night.stages import StageScheme
 from stageguard.profile.fingerprint import StagerFeatures
+from stageguard.values import ComparedByValue
 
 BATCH_NIGHTS = 10
 RATE = 0.05  # of batches without a change that alarm

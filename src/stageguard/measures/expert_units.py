@@ -16,9 +16,9 @@ from typing import Literal
 
 import numpy as np
 
-from stageguard.base.arrays import NAN, Floats
-from stageguard.base.schema import read_toml
+from stageguard.arrays import NAN, Floats
 from stageguard.measures.groups import t_quantile
+from stageguard.schema import read_toml
 
 Verdict = Literal["as an expert", "worse", "not shown"]
 

@@ -18,10 +18,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import Floats, Ints, Labels
-from stageguard.base.errors import InputError, Message, NightNumber, StageGuardError
-from stageguard.base.values import ComparedByValue
+from stageguard import checks
+from stageguard.arrays import Floats, Ints, Labels
+from stageguard.errors import InputError, Message, NightNumber, StageGuardError
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import cohen_kappa
 from stageguard.measures.bouts import ScoredNight, contingency, expert_of, hypnogram_of
@@ -29,6 +28,7 @@ from stageguard.measures.taught import warn_of_taught
 from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.values import ComparedByValue
 
 Method = Literal["soft-agreement", "majority"]
 

@@ -19,9 +19,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import NAN, Floats
-from stageguard.base.errors import InputError, StageGuardError
+from stageguard import checks
+from stageguard.arrays import NAN, Floats
+from stageguard.errors import InputError, StageGuardError
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import features_of, fragmentation_index
 from stageguard.measures.agreement import cohen_kappa, common_scheme

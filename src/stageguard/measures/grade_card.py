@@ -14,14 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import NAN, Floats, Ints
-from stageguard.base.errors import InputError, StageGuardError, did_you_mean, record_fault
-from stageguard.base.files import file_error, json_lines, load_json, write_text_atomic
-from stageguard.base.schema import plain_table
-from stageguard.base.storage import location
-from stageguard.base.values import ComparedByValue
-from stageguard.base.version import __version__
+from stageguard import checks
+from stageguard.arrays import NAN, Floats, Ints
+from stageguard.errors import InputError, StageGuardError, did_you_mean, record_fault
+from stageguard.files import file_error, json_lines, load_json, write_text_atomic
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import ScoredNight, hypnogram_of
 from stageguard.measures.expert_units import (
@@ -41,6 +37,10 @@ from stageguard.measures.paired import BlandAltman, bland_altman
 from stageguard.night.quantities import quantity_of
 from stageguard.night.stages import StageScheme
 from stageguard.profile.fingerprint import Fingerprint, StagerFeatures
+from stageguard.schema import plain_table
+from stageguard.storage import location
+from stageguard.values import ComparedByValue
+from stageguard.version import __version__
 
 LAYOUT = 1  # of the file of a card
 # The fields of `StagerFeatures` in their order: numbers, and arrays with a dimension, or two, of stages.

@@ -10,9 +10,9 @@ from itertools import combinations
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import NAN, Floats
-from stageguard.base.errors import InputError
+from stageguard import checks
+from stageguard.arrays import NAN, Floats
+from stageguard.errors import InputError
 from stageguard.measures.cohort import CohortTable
 from stageguard.night.quantities import quantity_of
 

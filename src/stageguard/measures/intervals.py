@@ -17,10 +17,9 @@ from typing import Literal
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import NAN
-from stageguard.base.errors import Argument, InputError, Message, did_you_mean, warn
-from stageguard.base.values import ComparedByValue
+from stageguard import checks
+from stageguard.arrays import NAN
+from stageguard.errors import Argument, InputError, Message, did_you_mean, warn
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import features_of
 from stageguard.guard.posterior import sample_like
@@ -38,6 +37,7 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import REPORTED_OF_STAGE, WITH_INTERVAL
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
+from stageguard.values import ComparedByValue
 
 Method = Literal["conformal", "model"]
 Ends = tuple[float, float, str]  # low and high end of an interval, and why there is none

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stageguard.base.arrays import NAN, Floats, Indices, Labels, Mask
+from stageguard.arrays import NAN, Floats, Indices, Labels, Mask
 from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, MOST_UNSCORED
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.quantities import REPORTED, STAGE

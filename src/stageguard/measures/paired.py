@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import NAN, Floats
-from stageguard.base.errors import InputError
-from stageguard.base.extras import library
+from stageguard.arrays import NAN, Floats
+from stageguard.errors import InputError
+from stageguard.extras import library
 from stageguard.measures.groups import t_quantile
 
 STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))

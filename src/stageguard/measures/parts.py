@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import DAY_SECONDS, NAN, Indices, Labels, Mask
+from stageguard.arrays import DAY_SECONDS, NAN, Indices, Labels, Mask
 from stageguard.measures.bouts import bouts_of, runs_of, whole_epochs
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import StageScheme, canonical_name

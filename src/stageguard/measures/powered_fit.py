@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from stageguard.base.arrays import NAN, Floats
+from stageguard.arrays import NAN, Floats
 from stageguard.measures.groups import t_quantile
 
 MIN_SCORED = 5  # subjects per group: with fewer, one person decides

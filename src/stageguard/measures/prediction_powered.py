@@ -19,10 +19,9 @@ from itertools import combinations
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import NAN
-from stageguard.base.errors import InputError
-from stageguard.base.values import ComparedByValue
+from stageguard import checks
+from stageguard.arrays import NAN
+from stageguard.errors import InputError
 from stageguard.measures.cohort import CohortTable
 from stageguard.measures.groups import levels_of, subject_means, subjects_of
 from stageguard.measures.powered_fit import (
@@ -36,6 +35,7 @@ from stageguard.measures.powered_fit import (
     t_interval,
 )
 from stageguard.night.quantities import Quantity, quantity_of
+from stageguard.values import ComparedByValue
 
 METHOD = (
     "Prediction-powered (PPI++, Angelopoulos, Duchi & Zrnic 2023): the experts' value of the scored nights, "

@@ -12,13 +12,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import NAN, Floats, Labels
-from stageguard.base.errors import InputError
-from stageguard.base.values import ComparedByValue
+from stageguard import checks
+from stageguard.arrays import NAN, Floats, Labels
+from stageguard.errors import InputError
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import TOLERANCE_EPOCHS, bouts_of, cuts_of
 from stageguard.night.stages import StageScheme
+from stageguard.values import ComparedByValue
 
 Fate = Literal["kept", "partly removed", "lost", "new"]
 SOON_MINUTES = 15.0  # after sleep onset, in which REM is early

@@ -34,10 +34,9 @@ from typing import Literal
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import NAN, Indices, Labels
-from stageguard.base.lazy import ShownInNotebooks
-from stageguard.base.values import ComparedByValue
+from stageguard import checks
+from stageguard.arrays import NAN, Indices, Labels
+from stageguard.lazy import ShownInNotebooks
 from stageguard.measures.bouts import (
     ScoredNight,
     bouts_of,
@@ -52,6 +51,7 @@ from stageguard.night.period import period_of
 from stageguard.night.quantities import NIGHT, Need
 from stageguard.night.stages import StageScheme, canonical_name
 from stageguard.night.timing import Moment, lights_window
+from stageguard.values import ComparedByValue
 
 Convention = Literal["aasm", "yasa", "luna"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stageguard.base.errors import warn
+from stageguard.errors import warn
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import ScoredNight, hypnogram_before
 from stageguard.night.hypnogram import Hypnogram

@@ -22,13 +22,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import NAN, Ints, Ints32, Labels, Mask
-from stageguard.base.errors import Argument, InputError, Message
-from stageguard.base.lazy import ShownInNotebooks
-from stageguard.base.values import ComparedByValue
+from stageguard import checks
+from stageguard.arrays import NAN, Ints, Ints32, Labels, Mask
+from stageguard.errors import Argument, InputError, Message
 from stageguard.guard.automaton import minimum_epochs
 from stageguard.guard.decoding import Decoding
+from stageguard.lazy import ShownInNotebooks
 from stageguard.measures.bouts import (
     Bouts,
     ScoredNight,
@@ -47,6 +46,7 @@ from stageguard.night.stages import WNR3, StageScheme
 from stageguard.night.timing import Moment
 from stageguard.profile.night_stages import in_stages_of
 from stageguard.profile.profile import Profile
+from stageguard.values import ComparedByValue
 
 Place = Literal["below", "inside", "above", "no band"]
 Value = tuple[float, str]  # a number, and why it is NaN

@@ -13,8 +13,8 @@ from datetime import datetime
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.errors import FIRST_NIGHT, Argument, InputError, Message, NightNumber
+from stageguard import checks
+from stageguard.errors import FIRST_NIGHT, Argument, InputError, Message, NightNumber
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.night.timing import (

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import CLIP, Floats
-from stageguard.base.errors import FIRST_NIGHT, Argument, InputError, Message, NightNumber
+from stageguard import checks
+from stageguard.arrays import CLIP, Floats
+from stageguard.errors import FIRST_NIGHT, Argument, InputError, Message, NightNumber
 from stageguard.night.align import Aligned
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram

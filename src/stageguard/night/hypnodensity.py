@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base import checks
-from stageguard.base.arrays import ROUNDING, SUM_TOLERANCE, Floats, Labels, Mask
-from stageguard.base.errors import Argument, InputError, Message, RowNumber, warn
+from stageguard import checks
+from stageguard.arrays import ROUNDING, SUM_TOLERANCE, Floats, Labels, Mask
+from stageguard.errors import Argument, InputError, Message, RowNumber, warn
 from stageguard.night.hypnogram import NO_PROBABILITIES
 from stageguard.night.night import EpochTable, Exportable
 from stageguard.night.stages import StageScheme, as_scheme, canonical_name

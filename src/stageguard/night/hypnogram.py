@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base import checks
-from stageguard.base.arrays import Labels
-from stageguard.base.errors import EpochNumber, InputError, Message
+from stageguard import checks
+from stageguard.arrays import Labels
+from stageguard.errors import EpochNumber, InputError, Message
 from stageguard.night.night import EpochTable, ExportableStages, later
 from stageguard.night.stages import UNSCORED_NAME, StageScheme, as_scheme
 

@@ -12,8 +12,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base import checks
-from stageguard.base.lazy import ShownInNotebooks, load
+from stageguard import checks
+from stageguard.lazy import ShownInNotebooks, load
 from stageguard.night.stages import StageScheme, as_scheme
 
 

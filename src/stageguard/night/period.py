@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from stageguard.base.arrays import Labels, Mask
+from stageguard.arrays import Labels, Mask
 
 WINDOW_MINUTES = 10.0  # chosen on expert nights and flickering stagers: see docs/method.md
 ASLEEP_MINUTES = 6.0

@@ -13,7 +13,7 @@ from math import asin, log, nan, sqrt
 from types import MappingProxyType
 from typing import Literal
 
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 
 Shown = Literal["reported", "interval", "decode", "cohort", "night row"]
 Need = Literal["one night", "bedtime", "scored half", "unbroken sleep", "REM", "REM bout"]

@@ -11,9 +11,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base import checks
-from stageguard.base.arrays import Floats
-from stageguard.base.errors import Argument, InputError, Message, did_you_mean
+from stageguard import checks
+from stageguard.arrays import Floats
+from stageguard.errors import Argument, InputError, Message, did_you_mean
 from stageguard.night.hypnogram import Hypnogram
 
 SLOWEST_HZ, FASTEST_HZ = 1e-4, 1e9  # a sample in three hours; a billion in a second

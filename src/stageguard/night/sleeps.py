@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.errors import EpochNumber, InputError, Message
+from stageguard import checks
+from stageguard.errors import EpochNumber, InputError, Message
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.period import Period, lasting_sleeps
 from stageguard.night.timing import Moment, Night, lights_window, require_night

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import Indices
-from stageguard.base.errors import InputError, did_you_mean
+from stageguard import checks
+from stageguard.arrays import Indices
+from stageguard.errors import InputError, did_you_mean
 
 MAX_STAGES = 127  # labels are int8
 UNSCORED_NAME = "?"

@@ -12,9 +12,9 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base import checks
-from stageguard.base.arrays import DAY_SECONDS, Floats, Labels, Mask
-from stageguard.base.errors import Argument, EpochNumber, InputError, Message, warn
+from stageguard import checks
+from stageguard.arrays import DAY_SECONDS, Floats, Labels, Mask
+from stageguard.errors import Argument, EpochNumber, InputError, Message, warn
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.night import later

@@ -5,7 +5,7 @@ Needs the extra: ``pip install "stageguard[torch]"``. torch itself is imported w
 
 from __future__ import annotations
 
-from stageguard.base.lazy import public_names
+from stageguard.lazy import public_names
 
 # Public names by module. `__init__.pyi` lists the same names for type checkers.
 PUBLIC = {

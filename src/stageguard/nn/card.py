@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from stageguard.base import checks, schema
-from stageguard.base.arrays import Floats, Floats32
-from stageguard.base.errors import FileFormatError, InputError, ProfileError, did_you_mean, warn
-from stageguard.base.schema import REQUIRED
-from stageguard.base.version import __version__
+from stageguard import checks, schema
+from stageguard.arrays import Floats, Floats32
+from stageguard.errors import FileFormatError, InputError, ProfileError, did_you_mean, warn
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.stages import StageScheme
 from stageguard.nn.backbones import build_backbone, check_network
@@ -24,7 +22,9 @@ from stageguard.nn.data import read_features
 from stageguard.nn.tables import Normalisation
 from stageguard.nn.windows import soften, stretch_by_stretch
 from stageguard.profile.profile import Profile
+from stageguard.schema import REQUIRED
 from stageguard.signals.features import Features, Recipe
+from stageguard.version import __version__
 
 if TYPE_CHECKING:
     from torch import nn

@@ -13,15 +13,15 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from stageguard.base import checks, schema
-from stageguard.base.arrays import Floats, Floats32
-from stageguard.base.errors import FileFormatError, InputError
-from stageguard.base.extras import library
-from stageguard.base.files import load_json, read_file, write_together
-from stageguard.base.version import __version__
+from stageguard import checks, schema
+from stageguard.arrays import Floats, Floats32
+from stageguard.errors import FileFormatError, InputError
+from stageguard.extras import library
+from stageguard.files import load_json, read_file, write_together
 from stageguard.nn.card import MODEL_LAYOUT, CardedNetwork, ModelCard, plain_document
 from stageguard.nn.inference import stretch_probabilities
 from stageguard.nn.pytorch import EXTRA, NEEDED_BY, Tensor, nn, torch
+from stageguard.version import __version__
 
 safetensors = library("safetensors", NEEDED_BY, EXTRA)
 codec = library("safetensors.torch", NEEDED_BY, EXTRA)

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base import checks
-from stageguard.base.arrays import Ints
-from stageguard.base.checks import MISSING_WORDS
-from stageguard.base.errors import FileFormatError, InputError, StageGuardError
-from stageguard.base.files import faults_named, open_file, parse_json, read_cell
+from stageguard import checks
+from stageguard.arrays import Ints
+from stageguard.checks import MISSING_WORDS
 from stageguard.datasets import Entry, entries
+from stageguard.errors import FileFormatError, InputError, StageGuardError
+from stageguard.files import faults_named, open_file, parse_json, read_cell
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.measures.experts import consensus
 from stageguard.night.hypnogram import UNSCORED

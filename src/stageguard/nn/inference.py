@@ -10,8 +10,8 @@ from functools import partial
 
 import numpy as np
 
-from stageguard.base.arrays import CLIP, Floats, Floats32, Ints
-from stageguard.base.errors import StageGuardWarning
+from stageguard.arrays import CLIP, Floats, Floats32, Ints
+from stageguard.errors import StageGuardWarning
 from stageguard.guard.decode import decode
 from stageguard.measures.agreement import cohen_kappa
 from stageguard.nn.pytorch import Tensor, nn, torch

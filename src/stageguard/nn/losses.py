@@ -7,8 +7,8 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from stageguard.base import checks
-from stageguard.base.errors import InputError, StageGuardWarning, did_you_mean, warn
+from stageguard import checks
+from stageguard.errors import InputError, StageGuardWarning, did_you_mean, warn
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.stages import StageScheme
 from stageguard.nn.pytorch import Tensor, functional, nn, outside_graph, torch

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.errors import InputError
-from stageguard.base.extras import library
-from stageguard.base.files import as_path, check_places, write_together
+from stageguard import checks
+from stageguard.errors import InputError
+from stageguard.extras import library
+from stageguard.files import as_path, check_places, write_together
 from stageguard.nn.checkpoint import TrainedModel, model_document
 from stageguard.nn.onnx_file import EXTRA, INPUT, METADATA, NEEDED_BY, OUTPUT, SUFFIX, OnnxModel, open_session
 from stageguard.nn.pytorch import nn, torch

@@ -16,18 +16,17 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base import checks, schema
-from stageguard.base.arrays import Floats, Floats32
-from stageguard.base.errors import (
+from stageguard import checks, schema
+from stageguard.arrays import Floats, Floats32
+from stageguard.errors import (
     FileFormatError,
     InputError,
     MissingExtraError,
     MissingFileError,
     StageGuardError,
 )
-from stageguard.base.extras import library
-from stageguard.base.files import as_path, damaged_file, file_error, parse_json, read_file
-from stageguard.base.schema import REQUIRED
+from stageguard.extras import library
+from stageguard.files import as_path, damaged_file, file_error, parse_json, read_file
 from stageguard.night.hypnodensity import are_probabilities, check_probabilities
 from stageguard.nn.card import (
     CardedNetwork,
@@ -41,6 +40,7 @@ from stageguard.nn.card import (
 from stageguard.nn.tables import Normalisation
 from stageguard.nn.windows import average_windows
 from stageguard.profile.profile import Profile, profiles
+from stageguard.schema import REQUIRED
 from stageguard.signals.features import Recipe
 
 EXTRA = "onnx"

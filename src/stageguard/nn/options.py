@@ -8,10 +8,9 @@ from math import ceil, cos, pi
 from pathlib import Path
 from typing import Any
 
-from stageguard.base import checks, schema
-from stageguard.base.errors import InputError
-from stageguard.base.files import file_error
-from stageguard.base.schema import read_toml
+from stageguard import checks, schema
+from stageguard.errors import InputError
+from stageguard.files import file_error
 from stageguard.nn.backbones import (
     GENERIC,
     OPTIMISERS,
@@ -21,6 +20,7 @@ from stageguard.nn.backbones import (
     training_recipe,
 )
 from stageguard.profile.profile import Profile
+from stageguard.schema import read_toml
 
 LOSSES = ("penalty", "semi-markov")
 DEVICES = ("auto", "cpu", "cuda")

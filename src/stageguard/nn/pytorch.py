@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from stageguard.base.extras import library
+from stageguard.extras import library
 
 NEEDED_BY, EXTRA = "stageguard.nn", "torch"
 

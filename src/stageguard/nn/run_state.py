@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stageguard.base import checks, schema
-from stageguard.base.errors import (
+from stageguard import checks, schema
+from stageguard.errors import (
     OVERWRITE,
     FileFormatError,
     InputError,
@@ -21,12 +21,12 @@ from stageguard.base.errors import (
     OutputError,
     OutputExistsError,
 )
-from stageguard.base.files import local_file, parse_json, write_together
-from stageguard.base.storage import local_only
+from stageguard.files import local_file, parse_json, write_together
 from stageguard.nn.checkpoint import CARD, WEIGHTS, codec, first_difference, plain_tensors, safetensors
 from stageguard.nn.inference import ValidationScore
 from stageguard.nn.options import TrainingOptions
 from stageguard.nn.pytorch import Tensor, nn, torch
+from stageguard.storage import local_only
 
 STATE = "training.safetensors"
 LOG = "log.jsonl"

@@ -13,9 +13,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import PRODUCT_RANGE_NATS, Floats, Ints, Mask
-from stageguard.base.errors import InputError, warn
+from stageguard import checks
+from stageguard.arrays import PRODUCT_RANGE_NATS, Floats, Ints, Mask
+from stageguard.errors import InputError, warn
 from stageguard.guard import kernels
 from stageguard.guard.automaton import Automaton, compile_automaton, compile_tables, weigh
 from stageguard.guard.kernels import reference

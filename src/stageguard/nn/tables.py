@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stageguard.base import checks, schema
-from stageguard.base.arrays import Floats, Floats32, Ints, Mask
-from stageguard.base.errors import InputError, did_you_mean
+from stageguard import checks, schema
+from stageguard.arrays import Floats, Floats32, Ints, Mask
+from stageguard.errors import InputError, did_you_mean
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.stages import StageScheme
 from stageguard.signals.features import Features

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base.arrays import Ints
-from stageguard.base.errors import InputError
+from stageguard.arrays import Ints
+from stageguard.errors import InputError
 from stageguard.nn.card import FeatureSet, ModelCard
 from stageguard.nn.checkpoint import TrainedModel, save_model
 from stageguard.nn.inference import Validation, ValidationScore

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from stageguard.base.arrays import CLIP, Floats, Floats32
+from stageguard.arrays import CLIP, Floats, Floats32
 from stageguard.nn.tables import Normalisation
 from stageguard.signals.features import Features
 

@@ -9,9 +9,9 @@ from typing import Any, Literal, overload
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base import checks
-from stageguard.base.arrays import Floats
-from stageguard.base.errors import InputError
+from stageguard import checks
+from stageguard.arrays import Floats
+from stageguard.errors import InputError
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.options import Pins, Segments

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import Floats
-from stageguard.base.errors import InputError
-from stageguard.base.extras import library
+from stageguard import checks
+from stageguard.arrays import Floats
+from stageguard.errors import InputError
+from stageguard.extras import library
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import ScoredNight, cuts_of, hypnogram_before, hypnogram_of
 from stageguard.night.colours import PAGE

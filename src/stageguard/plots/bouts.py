@@ -7,9 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import Floats, Ints
-from stageguard.base.errors import InputError
+from stageguard import checks
+from stageguard.arrays import Floats, Ints
+from stageguard.errors import InputError
 from stageguard.measures.bouts import ScoredNight, bouts_of, cuts_of, hypnogram_of, pair_counts
 from stageguard.night.colours import stage_shade, top_down
 from stageguard.night.hypnogram import UNSCORED

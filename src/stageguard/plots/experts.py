@@ -7,9 +7,9 @@ from math import isfinite
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import Floats
-from stageguard.base.errors import InputError, did_you_mean
+from stageguard import checks
+from stageguard.arrays import Floats
+from stageguard.errors import InputError, did_you_mean
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import common_scheme
 from stageguard.measures.bouts import ScoredNight, expert_of, period_for

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import Floats, Mask
-from stageguard.base.errors import InputError
+from stageguard import checks
+from stageguard.arrays import Floats, Mask
+from stageguard.errors import InputError
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import ScoredNight, hypnogram_before, hypnogram_of
 from stageguard.night.colours import stage_shade, top_down

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from stageguard.base import checks, schema
-from stageguard.base.errors import InputError
+from stageguard import checks, schema
+from stageguard.errors import InputError
 from stageguard.night.stages import StageScheme
 from stageguard.profile.parts import by_stage, per_stage, probability
 

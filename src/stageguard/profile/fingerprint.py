@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base import checks, schema
-from stageguard.base.arrays import Floats, Labels
-from stageguard.base.errors import InputError
+from stageguard import checks, schema
+from stageguard.arrays import Floats, Labels
+from stageguard.errors import InputError
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.stages import StageScheme
 from stageguard.profile.parts import per_stage

@@ -8,8 +8,8 @@ from difflib import SequenceMatcher
 
 import numpy as np
 
-from stageguard.base.arrays import Floats
-from stageguard.base.errors import Argument, InputError, Message, message_of
+from stageguard.arrays import Floats
+from stageguard.errors import Argument, InputError, Message, message_of
 from stageguard.night.hypnodensity import Hypnodensity, merge_columns
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import SCHEMES, StageScheme, canonical_name, scheme_for

@@ -13,9 +13,9 @@ from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Any, Literal
 
-from stageguard.base import checks, schema
-from stageguard.base.arrays import DAY_SECONDS, SUM_TOLERANCE
-from stageguard.base.errors import InputError, did_you_mean
+from stageguard import checks, schema
+from stageguard.arrays import DAY_SECONDS, SUM_TOLERANCE
+from stageguard.errors import InputError, did_you_mean
 from stageguard.night.quantities import indicators_of
 from stageguard.night.stages import SCHEMES, StageScheme, canonical_name
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from stageguard.base import checks
-from stageguard.base.arrays import Labels
-from stageguard.base.errors import (
+from stageguard import checks
+from stageguard.arrays import Labels
+from stageguard.errors import (
     Argument,
     CohortError,
     FileFormatError,
@@ -20,9 +20,7 @@ from stageguard.base.errors import (
     ProfileError,
     did_you_mean,
 )
-from stageguard.base.lazy import ShownInNotebooks
-from stageguard.base.schema import Document, read_toml
-from stageguard.base.storage import location
+from stageguard.lazy import ShownInNotebooks
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.period import Period, period_of
 from stageguard.night.stages import StageScheme
@@ -43,6 +41,8 @@ from stageguard.profile.parts import (
 )
 from stageguard.profile.rules.rule import StrengthRule
 from stageguard.profile.schema import KEYS, check_keys, check_together, document_of, parse_profile
+from stageguard.schema import Document, read_toml
+from stageguard.storage import location
 
 FOLDER = Path(__file__).with_name("builtin")
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from stageguard.base import checks, schema
-from stageguard.base.arrays import DAY_SECONDS
-from stageguard.base.errors import InputError, ProfileError, message_of
+from stageguard import checks, schema
+from stageguard.arrays import DAY_SECONDS
+from stageguard.errors import InputError, ProfileError, message_of
 from stageguard.night.stages import StageScheme
 from stageguard.profile import parts
 from stageguard.profile.expert_shares import read_expert_shares, write_expert_shares

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stageguard.base.lazy import public_names
+from stageguard.lazy import public_names
 
 __getattr__, _ = public_names(
     __name__,

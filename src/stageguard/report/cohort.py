@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import NAN, Floats
-from stageguard.base.errors import InputError
+from stageguard import checks
+from stageguard.arrays import NAN, Floats
+from stageguard.errors import InputError
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import Effect

@@ -7,7 +7,7 @@ from math import isnan
 
 import numpy as np
 
-from stageguard.base.arrays import Ints
+from stageguard.arrays import Ints
 from stageguard.measures.days import CLOCK, DAY_QUANTITIES, Day, DayQuantity, Days, day_edges
 from stageguard.night.colours import PAGE, SPARE_STAGES, STAGES
 from stageguard.night.hypnogram import UNSCORED

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from stageguard.base.errors import Argument, EpochNumber, Message
+from stageguard.errors import Argument, EpochNumber, Message
 from stageguard.guard.decode import decode_under
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import Change, in_bouts

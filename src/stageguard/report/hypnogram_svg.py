@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import Floats, Indices, Labels, Mask
+from stageguard.arrays import Floats, Indices, Labels, Mask
 from stageguard.formats.raw_night import Event
 from stageguard.guard.decode import without_clock
 from stageguard.guard.decoding import Decoding

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.errors import InputError
-from stageguard.base.version import __version__
+from stageguard import checks
+from stageguard.errors import InputError
 from stageguard.guard.decoding import CITATION, Decoding
 from stageguard.guard.explain import Effect
 from stageguard.guard.strength import Strength
@@ -30,6 +29,7 @@ from stageguard.profile.rules.band import BandRule
 from stageguard.profile.rules.match import MatchRule
 from stageguard.profile.rules.target import HIGHEST_AIM, YIELDING_WEIGHT, TargetRule
 from stageguard.report.numbers import and_list, count, sentence
+from stageguard.version import __version__
 
 NO_LIGHTS: tuple[Moment | None, Moment | None] = (None, None)
 SMOOTHED = ("fixed", "lowered", "raised then lowered", "nearest")  # steps in which transitions count

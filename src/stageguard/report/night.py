@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.errors import InputError, for_people
+from stageguard import checks
+from stageguard.errors import InputError, for_people
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.formats.raw_night import Event
 from stageguard.guard.decoding import Decoding

@@ -11,12 +11,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stageguard.base.files import read_text
-from stageguard.base.version import __version__
+from stageguard.files import read_text
 from stageguard.guard.explain import in_bouts
 from stageguard.night.colours import PAGE, SPARE_STAGES, STAGES, css_variables
 from stageguard.report import numbers
 from stageguard.report.svg import printable
+from stageguard.version import __version__
 
 if TYPE_CHECKING:
     import jinja2

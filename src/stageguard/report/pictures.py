@@ -12,7 +12,7 @@ from math import isnan
 
 import numpy as np
 
-from stageguard.base.arrays import Floats
+from stageguard.arrays import Floats
 from stageguard.measures.cohort import CohortTable
 from stageguard.measures.groups import GroupDifference, group_differences
 from stageguard.measures.paired import BlandAltman, bland_altman

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.arrays import NAN
-from stageguard.base.errors import Message
+from stageguard.arrays import NAN
+from stageguard.errors import Message
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import cuts_of, hypnogram_before, period_for
 from stageguard.measures.cohort import CohortTable

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import Floats, Indices
+from stageguard.arrays import Floats, Indices
 from stageguard.night.colours import PAGE, STAGES, stage_shade
 from stageguard.night.night import later
 from stageguard.night.stages import StageScheme

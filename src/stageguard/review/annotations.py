@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from stageguard.base.errors import FileFormatError, visible
+from stageguard.errors import FileFormatError, visible
 from stageguard.formats.annotations import ANNOTATED_AT, ANNOTATOR, CHANNEL_MARK, DESCRIPTION
 from stageguard.formats.event_files import EventList
 from stageguard.formats.events import read_events_beside

@@ -20,7 +20,7 @@ from hashlib import sha256
 
 import numpy as np
 
-from stageguard.base.arrays import NAN
+from stageguard.arrays import NAN
 from stageguard.measures.groups import t_quantile
 from stageguard.review.plan import Plan
 from stageguard.review.targets import LEVEL

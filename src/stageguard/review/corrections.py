@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import NAN, Floats, Indices, Labels, Mask
+from stageguard.arrays import NAN, Floats, Indices, Labels, Mask
 from stageguard.measures.many_nights import MINUTES_OF_STAGE
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.stages import StageScheme

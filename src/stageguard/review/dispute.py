@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.arrays import Ints, Labels, Mask
-from stageguard.base.errors import InputError
+from stageguard.arrays import Ints, Labels, Mask
+from stageguard.errors import InputError
 from stageguard.measures.agreement import cohen_kappa, stage_kappas
 from stageguard.measures.bouts import contingency
 from stageguard.review.state import Pin

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import Floats
-from stageguard.base.errors import InputError
+from stageguard import checks
+from stageguard.arrays import Floats
+from stageguard.errors import InputError
 from stageguard.night.colours import Shade
 
 MOST_TEXT = 200  # characters of an event's text

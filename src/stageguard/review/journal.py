@@ -23,14 +23,14 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from stageguard.base import checks
-from stageguard.base.errors import FileFormatError, OutputError
-from stageguard.base.files import check_places, file_error, is_same_file, locked, parse_json, read_file
-from stageguard.base.version import __version__
+from stageguard import checks
+from stageguard.errors import FileFormatError, OutputError
+from stageguard.files import check_places, file_error, is_same_file, locked, parse_json, read_file
 from stageguard.formats.outputs import (
     JSON_SUFFIX,
     read_sidecar,
 )
+from stageguard.version import __version__
 
 WHAT_TO_DO = "Start it as it was begun, or name another file (-o)."
 PUT_BACK = "Put the whole log back, or name another file (-o)."

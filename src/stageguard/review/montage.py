@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stageguard.base import checks, schema
-from stageguard.base.errors import InputError, OutputError
-from stageguard.base.files import file_error, read_file, write_text_atomic
+from stageguard import checks, schema
+from stageguard.errors import InputError, OutputError
+from stageguard.files import file_error, read_file, write_text_atomic
 
 FILE_NAME = "montage.toml"
 MOST_MONTAGES = 50

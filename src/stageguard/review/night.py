@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import Floats, Labels
-from stageguard.base.errors import InputError, PinError, StageGuardError, StageGuardWarning
-from stageguard.base.files import file_error
-from stageguard.base.version import __version__
+from stageguard import checks
+from stageguard.arrays import Floats, Labels
+from stageguard.errors import InputError, PinError, StageGuardError, StageGuardWarning
+from stageguard.files import file_error
 from stageguard.guard.automaton import minimum_epochs
 from stageguard.guard.decode import decode_held, decode_night, profile_for
 from stageguard.guard.decoding import Decoding
@@ -35,6 +34,7 @@ from stageguard.review.events import artefact_spans, lost_shares
 from stageguard.review.journal import MALFORMED, RECORD, JournalFile
 from stageguard.review.state import ON_EPOCHS, Action, GuardSettings, Pin, ReviewState, act, parse_action
 from stageguard.runner.decode_one import DecodeOptions, quality_for_strength
+from stageguard.version import __version__
 
 GIVEN_BEFORE = "given before the review"
 MOST_PROFILES_TRIED = 3  # other profiles to try if pins contradict each other

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.errors import InputError, StageGuardWarning
-from stageguard.base.files import file_error
+from stageguard.errors import InputError, StageGuardWarning
+from stageguard.files import file_error
 from stageguard.formats.companions import parse_start
 from stageguard.formats.outputs import (
     JSON_SUFFIX,

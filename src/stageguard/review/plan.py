@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stageguard.base.arrays import NAN
-from stageguard.base.errors import InputError
+from stageguard.arrays import NAN
+from stageguard.errors import InputError
 from stageguard.measures.intervals import why_withheld
 from stageguard.night.timing import lights_window
 from stageguard.review.night import GuardResult, NightUnderReview, guard_anyway

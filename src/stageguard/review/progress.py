@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from stageguard.base.errors import StageGuardError
+from stageguard.errors import StageGuardError
 from stageguard.review.journal import MALFORMED, JournalFile, read_journal
 from stageguard.review.night import NightUnderReview
 from stageguard.review.state import ReviewState, act, parse_action

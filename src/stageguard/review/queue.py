@@ -27,7 +27,7 @@ from math import isnan, log
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Labels, Mask
+from stageguard.arrays import Floats, Labels, Mask
 from stageguard.guard.explain import Change, explain
 from stageguard.measures.statistics import SleepStatistics
 from stageguard.night.hypnogram import UNSCORED

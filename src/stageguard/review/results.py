@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.errors import FileFormatError
-from stageguard.base.files import file_error, file_sha256
+from stageguard.errors import FileFormatError
+from stageguard.files import file_error, file_sha256
 from stageguard.formats.companions import parse_start
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile

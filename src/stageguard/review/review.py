@@ -13,10 +13,9 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from stageguard.base import checks
-from stageguard.base.errors import InputError, PinError, StageGuardError, error_message, for_people
-from stageguard.base.files import file_error, real_path, write_text_atomic, write_together
-from stageguard.base.version import __version__
+from stageguard import checks
+from stageguard.errors import InputError, PinError, StageGuardError, error_message, for_people
+from stageguard.files import file_error, real_path, write_text_atomic, write_together
 from stageguard.formats.convert import Written, convert, formats_for, save
 from stageguard.formats.event_files import EVENT_FORMATS, EventFormat
 from stageguard.formats.file_format import FileFormat
@@ -58,6 +57,7 @@ from stageguard.review.results import check_unchanged, open_dispute
 from stageguard.review.signals import RecordingSignals
 from stageguard.review.state import GuardSettings, parse_action
 from stageguard.review.targets import check_targets
+from stageguard.version import __version__
 
 MOST_EXPORTS = 1000  # names to try for an export
 ADJUDICATION = "adjudication"  # between scorer and suffix in the name of an adjudication's journal

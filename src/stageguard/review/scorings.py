@@ -14,8 +14,8 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from stageguard.base.errors import FileFormatError, InputError, StageGuardError
-from stageguard.base.files import file_error
+from stageguard.errors import FileFormatError, InputError, StageGuardError
+from stageguard.files import file_error
 from stageguard.measures.agreement import agreement
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from stageguard.base.errors import InputError, OutputError, StageGuardError, error_message
-from stageguard.base.extras import library
-from stageguard.base.files import parse_json, read_file
-from stageguard.base.schema import plain_table, read_table
+from stageguard.errors import InputError, OutputError, StageGuardError, error_message
+from stageguard.extras import library
+from stageguard.files import parse_json, read_file
 from stageguard.night.colours import css_variables
 from stageguard.review import wire
 from stageguard.review.access import AccessControl, limited_protocol
@@ -29,6 +28,7 @@ from stageguard.review.review import (
     UnknownIndexError,
 )
 from stageguard.runner.stopping import STOPS
+from stageguard.schema import plain_table, read_table
 
 Answer = tuple[int, Any]
 

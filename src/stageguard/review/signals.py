@@ -19,18 +19,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base import checks
-from stageguard.base.arrays import Floats
-from stageguard.base.errors import InputError
-from stageguard.base.extras import library
-from stageguard.base.files import file_error
-from stageguard.base.units import quantity_of
+from stageguard import checks
+from stageguard.arrays import Floats
+from stageguard.errors import InputError
+from stageguard.extras import library
+from stageguard.files import file_error
 from stageguard.formats.recordings.edf import NO_DATE
 from stageguard.formats.recordings.raw import subtract_samples
 from stageguard.formats.recordings.read import begins_after, read_recording
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Recording, Signal
 from stageguard.review.montage import MOST_LANES, Filters, Lane, Montage
+from stageguard.units import quantity_of
 
 MOST_EPOCHS = 64  # in a window
 MOST_COLUMNS = 20_000

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Literal, TypeVar
 
-from stageguard.base import checks
-from stageguard.base.errors import InputError
+from stageguard import checks
+from stageguard.errors import InputError
 from stageguard.night.stages import StageScheme
 from stageguard.review.events import MOST_EVENTS, ScoredEvent, artefact_spans, parse_event
 from stageguard.review.targets import check_targets

@@ -30,9 +30,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import NAN, Floats, Indices, Labels, Mask
-from stageguard.base.errors import InputError
+from stageguard import checks
+from stageguard.arrays import NAN, Floats, Indices, Labels, Mask
+from stageguard.errors import InputError
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.offsets import Offsets, draw_night, log_sums, random_offsets
 from stageguard.guard.posterior import uncut

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import Floats
-from stageguard.base.errors import InputError, for_people, visible
+from stageguard.arrays import Floats
+from stageguard.errors import InputError, for_people, visible
 from stageguard.formats.event_files import EVENT_FORMATS
 from stageguard.guard.explain import Change, in_bouts
 from stageguard.measures.bouts import cuts_of, period_for

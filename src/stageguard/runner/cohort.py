@@ -11,13 +11,11 @@ from typing import Any, Literal, get_args
 
 import numpy.typing as npt
 
-from stageguard.base import checks
-from stageguard.base.arrays import DAY_SECONDS, NAN
-from stageguard.base.errors import Argument, InputError, Message, OutputError
-from stageguard.base.extras import library
-from stageguard.base.files import as_path, file_error, read_text, write_text_atomic
-from stageguard.base.storage import files_in, is_folder, is_remote, store_of
-from stageguard.base.values import ComparedByValue
+from stageguard import checks
+from stageguard.arrays import DAY_SECONDS, NAN
+from stageguard.errors import Argument, InputError, Message, OutputError
+from stageguard.extras import library
+from stageguard.files import as_path, file_error, read_text, write_text_atomic
 from stageguard.formats.cohort_dataset import dataset_root, holds_parquet, is_dataset
 from stageguard.formats.density import listed
 from stageguard.formats.read import density_options
@@ -32,6 +30,8 @@ from stageguard.runner.executors import Cluster, executor_for
 from stageguard.runner.inputs import Input, Inputs, find_densities, is_density
 from stageguard.runner.manifest import METHODS_TEXT, DecodedNight, Manifest, Source, decode_source
 from stageguard.runner.run import Outcome, check_folder
+from stageguard.storage import files_in, is_folder, is_remote, store_of
+from stageguard.values import ComparedByValue
 
 OnOutcome = Callable[[Outcome[DecodedNight]], None]
 PathLike = str | os.PathLike[str]

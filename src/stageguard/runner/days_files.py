@@ -8,8 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from stageguard.base.files import read_text, write_together
-from stageguard.base.version import __version__
+from stageguard.files import read_text, write_together
 from stageguard.formats.outgoing import Outgoing
 from stageguard.formats.outputs import describe_file, table_with_codebook
 from stageguard.formats.raw_night import FileOptions
@@ -23,6 +22,7 @@ from stageguard.profile.profile import Profile
 from stageguard.report.days import days_page
 from stageguard.runner.decode_files import DecodeTask, decode_task
 from stageguard.runner.decode_one import DecodeOptions, read_with, start_of
+from stageguard.version import __version__
 
 TSV_SUFFIX, HTML_SUFFIX = ".days.tsv", ".days.html"
 COLUMNS: dict[str, Any] = {

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stageguard.base.errors import StageGuardError, StageGuardWarning, fault_text
-from stageguard.base.files import parse_json, read_cell
-from stageguard.base.version import __version__
+from stageguard.errors import StageGuardError, StageGuardWarning, fault_text
+from stageguard.files import parse_json, read_cell
 from stageguard.formats.cohort_nights import ID, OWN_COLUMNS, CohortTable
 from stageguard.formats.cohort_table import CellRow, output_rows, part_bytes, part_rows
 from stageguard.formats.outputs import (
@@ -34,6 +33,7 @@ from stageguard.report.summary import measures_of
 from stageguard.runner.decode_one import DecodeOptions, decode_file
 from stageguard.runner.decode_table import TableTask, decode_block
 from stageguard.runner.manifest import Manifest
+from stageguard.version import __version__
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding

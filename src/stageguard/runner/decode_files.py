@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stageguard.base.errors import OVERWRITE, FileFormatError, OutputExistsError
-from stageguard.base.files import exists_error, file_error, load_json, read_file, remove_leftovers
-from stageguard.base.storage import is_folder
-from stageguard.base.version import __version__
+from stageguard.errors import OVERWRITE, FileFormatError, OutputExistsError
+from stageguard.files import exists_error, file_error, load_json, read_file, remove_leftovers
 from stageguard.formats.companions import by_the_list
 from stageguard.formats.outputs import (
     PLAIN_SUFFIXES,
@@ -49,6 +47,8 @@ from stageguard.runner.decode_one import (
 from stageguard.runner.manifest import DecodedFile, DecodedNight, Manifest, ManifestRow
 from stageguard.runner.run import Outcome, run_files
 from stageguard.runner.stopping import Stopped
+from stageguard.storage import is_folder
+from stageguard.version import __version__
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from stageguard.base.arrays import Floats
-from stageguard.base.errors import FileFormatError, InputError
-from stageguard.base.files import file_error, refuse_special
+from stageguard.arrays import Floats
+from stageguard.errors import FileFormatError, InputError
+from stageguard.files import file_error, refuse_special
 from stageguard.formats.companions import parse_moment
 from stageguard.formats.density import LABELS_ALONE, DensityFile, existing_file
 from stageguard.formats.outputs import TSV_SUFFIX, describe_file

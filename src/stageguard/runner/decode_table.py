@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stageguard.base.errors import (
+from stageguard.errors import (
     FileFormatError,
     Message,
     OutputError,
@@ -31,7 +31,7 @@ from stageguard.base.errors import (
     visible,
     warn,
 )
-from stageguard.base.files import (
+from stageguard.files import (
     check_apart,
     check_places,
     exists_error,
@@ -49,8 +49,6 @@ from stageguard.base.files import (
     remove_folder,
     write_together,
 )
-from stageguard.base.storage import files_below, is_folder, is_remote, place_in, put_object, scratch_file
-from stageguard.base.version import __version__
 from stageguard.formats.cohort_nights import ID, Chunk, CohortTable, TableNight
 from stageguard.formats.cohort_table import (
     describe_parts,
@@ -90,6 +88,8 @@ from stageguard.runner.manifest import (
 )
 from stageguard.runner.run import LOGGER, Outcome, attempt, collect_warnings, log_outcome
 from stageguard.runner.stopping import Stopped
+from stageguard.storage import files_below, is_folder, is_remote, place_in, put_object, scratch_file
+from stageguard.version import __version__
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

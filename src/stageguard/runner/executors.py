@@ -14,10 +14,10 @@ from importlib.util import find_spec
 from threading import Lock
 from typing import Any
 
-from stageguard.base import checks
-from stageguard.base.errors import InputError, StageGuardError
-from stageguard.base.extras import library
-from stageguard.base.version import __version__
+from stageguard import checks
+from stageguard.errors import InputError, StageGuardError
+from stageguard.extras import library
+from stageguard.version import __version__
 
 LOGGER = logging.getLogger("stageguard.runner")
 

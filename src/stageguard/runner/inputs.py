@@ -11,9 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from stageguard.base.errors import FileFormatError, InputError, NoInputError, record_fault
-from stageguard.base.files import file_error, real_path, special
-from stageguard.base.storage import files_in, is_folder
+from stageguard.errors import FileFormatError, InputError, NoInputError, record_fault
+from stageguard.files import file_error, real_path, special
 from stageguard.formats.cohort_split import split_table
 from stageguard.formats.companions import (
     MOMENT_WORDS,
@@ -47,6 +46,7 @@ from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.manifest import COHORT_TABLE, FAILURES_TABLE, METHODS_TEXT
 from stageguard.runner.run import file_key
+from stageguard.storage import files_in, is_folder
 
 OWN_SUFFIXES = (
     *(TSV_SUFFIX, JSON_SUFFIX, SVG_SUFFIX, CHANGES_SUFFIX, ".html", ".days.tsv", ".days.json"),

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_type_hints, ove
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import NAN
-from stageguard.base.errors import Message, StageGuardError, error_message
-from stageguard.base.files import make_folder, open_text, read_cell, read_text, write_cell, write_text_atomic
-from stageguard.base.version import __version__
+from stageguard.arrays import NAN
+from stageguard.errors import Message, StageGuardError, error_message
+from stageguard.files import make_folder, open_text, read_cell, read_text, write_cell, write_text_atomic
 from stageguard.formats.outputs import change_row, output_paths
 from stageguard.guard.explain import Effect
 from stageguard.report.summary import DecodingSummary, JointScores, RecordingFacts, RowMeasures
 from stageguard.runner.run import Outcome
+from stageguard.version import __version__
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

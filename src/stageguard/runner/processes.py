@@ -20,7 +20,7 @@ from multiprocessing.synchronize import Event
 from types import FrameType
 from typing import Any, TypeVar
 
-from stageguard.base.errors import Argument, Message, StageGuardError
+from stageguard.errors import Argument, Message, StageGuardError
 from stageguard.guard.kernels import available_processors
 from stageguard.runner.executors import broken_executors_named, n_threads, sender
 from stageguard.runner.stopping import TERMINAL_SIGNALS, sparing_children

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from unicodedata import normalize
 
-from stageguard.base.errors import (
+from stageguard.errors import (
     Argument,
     InstallationWarning,
     Message,
@@ -27,8 +27,8 @@ from stageguard.base.errors import (
     visible,
     warn,
 )
-from stageguard.base.storage import is_folder, is_remote, refuse_lost_slash, store_of
 from stageguard.runner.stopping import raise_if_stopped
+from stageguard.storage import is_folder, is_remote, refuse_lost_slash, store_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

@@ -12,10 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.errors import FileFormatError, InputError
-from stageguard.base.files import exists_error, file_sha256, write_text_atomic, write_together
-from stageguard.base.schema import plain_table
-from stageguard.base.version import __version__
+from stageguard.errors import FileFormatError, InputError
+from stageguard.files import exists_error, file_sha256, write_text_atomic, write_together
 from stageguard.formats.outgoing import Outgoing
 from stageguard.formats.raw_night import Event, FileOptions
 from stageguard.formats.recordings.wfdb import signal_files
@@ -30,7 +28,9 @@ from stageguard.runner.decode_files import DecodeTask, decode_task
 from stageguard.runner.decode_one import DecodeOptions, decode_file
 from stageguard.runner.manifest import DecodedFile
 from stageguard.runner.staging_record import DENSITY_SUFFIX, RECORD_SUFFIX, StagingRecord, read_record
+from stageguard.schema import plain_table
 from stageguard.signals.features import Features
+from stageguard.version import __version__
 
 WORDS = {  # what differs between two requests
     "sha256": "from another recording of that name",

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stageguard.base import checks, schema
-from stageguard.base.errors import InputError
-from stageguard.base.files import file_error, file_sha256, load_json
-from stageguard.base.schema import REQUIRED
+from stageguard import checks, schema
+from stageguard.errors import InputError
+from stageguard.files import file_error, file_sha256, load_json
 from stageguard.profile.known_stagers import Training
 from stageguard.runner.decode_one import MALFORMED
+from stageguard.schema import REQUIRED
 
 DENSITY_SUFFIX, RECORD_SUFFIX = ".hypnodensity.csv", ".staging.json"
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stageguard.base.errors import OVERWRITE, OutputExistsError
-from stageguard.base.files import make_folder
+from stageguard.errors import OVERWRITE, OutputExistsError
+from stageguard.files import make_folder
 from stageguard.fitting.share_repair import MeasuredNight
 from stageguard.fitting.tune import measure
 from stageguard.formats.raw_night import FileOptions

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stageguard.base.errors import ProfileError, StageGuardError, record_fault
-from stageguard.base.files import file_error, file_sha256, special
-from stageguard.base.storage import inside, is_folder
+from stageguard.errors import ProfileError, StageGuardError, record_fault
+from stageguard.files import file_error, file_sha256, special
 from stageguard.formats.cohort_dataset import describe_dataset
 from stageguard.formats.cohort_table import TABLE_SUFFIXES
 from stageguard.formats.outputs import (
@@ -32,6 +31,7 @@ from stageguard.profile.profile import Profile, profiles
 from stageguard.runner.decode_again import Check, Fresh, night_again, table_again
 from stageguard.runner.decode_one import MALFORMED, DecodeOptions, decode_file, is_as_described
 from stageguard.runner.decode_table import is_table_unchanged
+from stageguard.storage import inside, is_folder
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from stageguard.base.errors import FileFormatError, StageGuardError
-from stageguard.base.files import file_sha256, load_json, read_text
-from stageguard.base.version import __version__
+from stageguard.errors import FileFormatError, StageGuardError
+from stageguard.files import file_sha256, load_json, read_text
 from stageguard.measures.grade_card import (
     FEATURE_ARRAYS,
     FEATURES,
@@ -24,6 +23,7 @@ from stageguard.measures.grade_card import (
 from stageguard.report.grade import grade_page
 from stageguard.runner.decode_again import Check
 from stageguard.runner.verify import Verification, as_written, errors_of_record
+from stageguard.version import __version__
 
 MOST_NAMED = 3  # nights or files in a finding
 _CLOSE = 1e-9  # relative difference of numbers that another machine may round otherwise

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base import checks, schema
-from stageguard.base.arrays import Floats
-from stageguard.base.errors import InputError
+from stageguard import checks, schema
+from stageguard.arrays import Floats
+from stageguard.errors import InputError
 from stageguard.night.recording import EpochGrid, Recording
 from stageguard.signals.activity import METHODS, ActivityCounts, find_acceleration, find_counts, stillness
 from stageguard.signals.heart import RATE_FEATURES, READY_MADE, heart_rate_features, read_heart_rate

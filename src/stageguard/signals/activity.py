@@ -9,12 +9,12 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import Floats, Mask
-from stageguard.base.errors import InputError
-from stageguard.base.extras import library
-from stageguard.base.units import known_unit, to_unit
+from stageguard.arrays import Floats, Mask
+from stageguard.errors import InputError
+from stageguard.extras import library
 from stageguard.night.recording import EpochGrid, Recording, Series, Signal
 from stageguard.signals.windows import LEAST_SHARE, cumulative
+from stageguard.units import known_unit, to_unit
 
 AXES = ("x", "y", "z")
 BLOCK_SECONDS = 1800

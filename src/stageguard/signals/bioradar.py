@@ -8,10 +8,9 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base import schema
-from stageguard.base.arrays import Floats, Ints, Mask
-from stageguard.base.errors import InputError, warn
-from stageguard.base.units import to_unit
+from stageguard import schema
+from stageguard.arrays import Floats, Ints, Mask
+from stageguard.errors import InputError, warn
 from stageguard.night.recording import EpochGrid, Recording, Signal
 from stageguard.signals.quality import (
     Assessed,
@@ -32,6 +31,7 @@ from stageguard.signals.windows import (
     steady_signal,
     vertex,
 )
+from stageguard.units import to_unit
 
 CENTRE_SECONDS = 300.0  # a circle is fitted to each stretch of this length
 FLAT_SECONDS = 2.0  # a constant signal for this long is no echo

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stageguard.base import checks, schema
-from stageguard.base.arrays import Floats, Ints, Mask
-from stageguard.base.errors import InputError
-from stageguard.base.extras import library
+from stageguard import checks, schema
+from stageguard.arrays import Floats, Ints, Mask
+from stageguard.errors import InputError
+from stageguard.extras import library
 from stageguard.night.recording import EpochGrid, Recording
 from stageguard.signals.windows import (
     IF_PRESENT,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stageguard.base import schema
-from stageguard.base.arrays import Floats, Ints, Mask
-from stageguard.base.errors import InputError
+from stageguard import schema
+from stageguard.arrays import Floats, Ints, Mask
+from stageguard.errors import InputError
 from stageguard.night.recording import EpochGrid, Recording, Series
 from stageguard.signals.breathing import Belt, Breathing, breathing_channels, breathing_features, read_belt
 from stageguard.signals.heart import (

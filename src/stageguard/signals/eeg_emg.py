@@ -10,10 +10,10 @@ from typing import cast
 
 import numpy as np
 
-from stageguard.base import schema
-from stageguard.base.arrays import Floats, Floats32, Ints
-from stageguard.base.errors import InputError, warn
-from stageguard.base.extras import library
+from stageguard import schema
+from stageguard.arrays import Floats, Floats32, Ints
+from stageguard.errors import InputError, warn
+from stageguard.extras import library
 from stageguard.night.recording import EpochGrid, Recording, Signal
 from stageguard.signals.quality import (
     Assessed,

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base import checks, schema
-from stageguard.base.arrays import Floats, Ints, Mask
-from stageguard.base.errors import InputError
-from stageguard.base.extras import library
-from stageguard.base.units import quantity_of
+from stageguard import checks, schema
+from stageguard.arrays import Floats, Ints, Mask
+from stageguard.errors import InputError
+from stageguard.extras import library
 from stageguard.night.recording import EpochGrid, Recording, Series, Signal
 from stageguard.signals.windows import (
     IF_PRESENT,
@@ -28,6 +27,7 @@ from stageguard.signals.windows import (
     vertex,
     window_edges,
 )
+from stageguard.units import quantity_of
 
 PLAUSIBLE_BPM = (30.0, 200.0)
 PLAUSIBLE_SECONDS = (60 / PLAUSIBLE_BPM[1], 60 / PLAUSIBLE_BPM[0])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from stageguard.base import checks
+from stageguard import checks
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,9 @@ from typing import Literal
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import Floats, Floats32, Mask
-from stageguard.base.errors import InputError
-from stageguard.base.values import ComparedByValue
+from stageguard import checks
+from stageguard.arrays import Floats, Floats32, Mask
+from stageguard.errors import InputError
 from stageguard.night.recording import EpochGrid, Recording, Signal, scored_epoch_seconds
 from stageguard.signals.modalities import modality_of
 from stageguard.signals.windows import (
@@ -28,6 +27,7 @@ from stageguard.signals.windows import (
     power_spectra,
     tapers,
 )
+from stageguard.values import ComparedByValue
 
 Assessed = tuple[Floats, tuple[str, ...]]  # beta (n_epochs,); the reasons, one per epoch, "" where clean
 Stretches = dict[str, tuple[Floats, Floats]]  # bad time by reason: starts and ends in seconds

@@ -10,12 +10,12 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base import schema
-from stageguard.base.arrays import Floats, Floats32, Ints, Mask
-from stageguard.base.errors import InputError
-from stageguard.base.extras import library
-from stageguard.base.units import quantity_of, to_unit
+from stageguard import schema
+from stageguard.arrays import Floats, Floats32, Ints, Mask
+from stageguard.errors import InputError
+from stageguard.extras import library
 from stageguard.night.recording import EpochGrid, Recording, Series, Signal
+from stageguard.units import quantity_of, to_unit
 
 Columns = dict[str, Floats]  # features by name, each (n_epochs,)
 Extracted = tuple[Floats32, tuple[str, ...]]  # features (n_epochs, n_frames, n_features) and their names

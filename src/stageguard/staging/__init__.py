@@ -11,7 +11,7 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, v
 
 import numpy as np
 
-from stageguard.base.errors import InputError, StageGuardError, did_you_mean, message_of
+from stageguard.errors import InputError, StageGuardError, did_you_mean, message_of
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.recording import SLACK_SECONDS, Recording, Signal, end_seconds
 from stageguard.profile.known_stagers import KnownStager

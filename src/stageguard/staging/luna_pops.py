@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base.errors import InputError
-from stageguard.base.extras import library
-from stageguard.base.files import file_sha256
+from stageguard.errors import InputError
+from stageguard.extras import library
+from stageguard.files import file_sha256
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.recording import Recording
 from stageguard.night.stages import AASM5

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.arrays import Floats
-from stageguard.base.errors import InputError
-from stageguard.base.extras import library
+from stageguard.arrays import Floats
+from stageguard.errors import InputError
+from stageguard.extras import library
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.recording import Recording, Series
 from stageguard.night.stages import WNR3

@@ -8,9 +8,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from stageguard.base.arrays import Floats
-from stageguard.base.errors import InputError
-from stageguard.base.extras import library
+from stageguard.arrays import Floats
+from stageguard.errors import InputError
+from stageguard.extras import library
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.recording import Recording
 from stageguard.night.stages import AASM5

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.arrays import NAN
+from stageguard.arrays import NAN
 from stageguard.measures.architecture import ARCHITECTURE, never_shown
 from stageguard.measures.paired import Estimate, bland_altman, estimate, improvement_percent, paired
 from stageguard.study.derived import derived_of

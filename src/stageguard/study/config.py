@@ -8,14 +8,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from stageguard.base import checks, schema
-from stageguard.base.errors import FileFormatError, InputError, MissingFileError
-from stageguard.base.schema import read_toml
+from stageguard import checks, schema
+from stageguard.errors import FileFormatError, InputError, MissingFileError
 from stageguard.measures.architecture import ARCHITECTURE
 from stageguard.night.stages import SCHEMES, StageScheme
 from stageguard.nn.backbones import backbones
 from stageguard.nn.options import LARGEST_SEED, TrainingOptions
 from stageguard.profile.profile import Profile
+from stageguard.schema import read_toml
 from stageguard.signals.modalities import MODALITIES
 
 SOURCES = ("simulated", "sleep-accel", "sleep-edf", "slpdb", "dod-h", "features", "dataset")

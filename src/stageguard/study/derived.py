@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.arrays import NAN, Labels
-from stageguard.base.errors import MissingFileError
-from stageguard.base.files import file_error, load_json, write_together
+from stageguard.arrays import NAN, Labels
+from stageguard.errors import MissingFileError
+from stageguard.files import file_error, load_json, write_together
 from stageguard.measures.agreement import cohen_kappa
 from stageguard.measures.bouts import contingency
 from stageguard.measures.validity import validity

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.arrays import Floats
-from stageguard.base.errors import InputError, MissingFileError
-from stageguard.base.extras import library
+from stageguard.arrays import Floats
+from stageguard.errors import InputError, MissingFileError
+from stageguard.extras import library
 from stageguard.measures.bouts import bouts_of, pair_counts
 from stageguard.plots.bouts import draw_matrix, draw_survival, transition_shares
 from stageguard.profile.profile import Profile

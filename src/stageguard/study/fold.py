@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base import schema
-from stageguard.base.arrays import Labels, Mask
-from stageguard.base.errors import StageGuardError, fault_text
+from stageguard import schema
+from stageguard.arrays import Labels, Mask
+from stageguard.errors import StageGuardError, fault_text
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.nn.pytorch import torch
 from stageguard.profile.profile import Profile

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.measures.architecture import ARCHITECTURE
 from stageguard.measures.groups import Difference, compare_samples
 from stageguard.measures.paired import estimate

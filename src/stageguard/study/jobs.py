@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.errors import InputError, MissingFileError, StageGuardError
+from stageguard.errors import InputError, MissingFileError, StageGuardError
 from stageguard.study.config import Loss, Split, StudyConfig, study_of
 from stageguard.study.nights import StudyCohort, StudyNight, load_cohort
 

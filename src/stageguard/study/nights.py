@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Ints
-from stageguard.base.errors import InputError, MissingFileError
-from stageguard.base.extras import library
-from stageguard.base.files import faults_named, open_file, parse_json, write_together
+from stageguard.arrays import Floats, Ints
 from stageguard.datasets import entries
 from stageguard.datasets.slpdb import subject_of
+from stageguard.errors import InputError, MissingFileError
+from stageguard.extras import library
+from stageguard.files import faults_named, open_file, parse_json, write_together
 from stageguard.measures.experts import consensus
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Recording, Series

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from stageguard.base import checks
-from stageguard.base.errors import InputError, OutputExistsError
-from stageguard.base.files import write_together
+from stageguard import checks
+from stageguard.errors import InputError, OutputExistsError
+from stageguard.files import write_together
 from stageguard.runner.run import check_folder
 from stageguard.study import comparison, groups, robustness
 from stageguard.study.derived import derived_text

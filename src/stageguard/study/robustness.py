@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.arrays import NAN
+from stageguard.arrays import NAN
 from stageguard.measures.groups import t_quantile
 from stageguard.measures.paired import Estimate, estimate
 from stageguard.measures.powered_fit import MIN_RESAMPLED

@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from stageguard.base.errors import OutputError, OutputExistsError
-from stageguard.base.files import file_sha256, locked
+from stageguard.errors import OutputError, OutputExistsError
+from stageguard.files import file_sha256, locked
 from stageguard.runner.run import Outcome, check_folder, run_files
 from stageguard.study import store
 from stageguard.study.config import StudyConfig

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Floats32
-from stageguard.base.extras import library
+from stageguard.arrays import Floats, Floats32
+from stageguard.extras import library
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.nn.tables import Normalisation, split_subjects
 from stageguard.nn.training import TrainingProgress, train

@@ -30,10 +30,10 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base import checks
-from stageguard.base.errors import OVERWRITE, FileFormatError, Message, MissingFileError, OutputExistsError
-from stageguard.base.extras import library
-from stageguard.base.files import (
+from stageguard import checks
+from stageguard.errors import OVERWRITE, FileFormatError, Message, MissingFileError, OutputExistsError
+from stageguard.extras import library
+from stageguard.files import (
     faults_named,
     file_error,
     load_json,

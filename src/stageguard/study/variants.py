@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.arrays import NAN, Labels
-from stageguard.base.errors import StageGuardWarning
+from stageguard.arrays import NAN, Labels
+from stageguard.errors import StageGuardWarning
 from stageguard.fitting.fit import fit
 from stageguard.fitting.recount import recount
 from stageguard.guard.decode import decode

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Floats32, Mask
+from stageguard.arrays import Floats, Floats32, Mask
 from stageguard.night.recording import Series
 from stageguard.synthetic.body import effort_of, movement, turn_seconds
 from stageguard.synthetic.events import (

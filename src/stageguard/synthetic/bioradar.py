@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Floats32
-from stageguard.base.files import SYNTHETIC_WORD
-from stageguard.base.schema import toml_text
-from stageguard.base.version import __version__
+from stageguard.arrays import Floats, Floats32
+from stageguard.files import SYNTHETIC_WORD
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Signal
+from stageguard.schema import toml_text
 from stageguard.synthetic.body import BREATH_HZ, Body, body_of, turn_seconds
 from stageguard.synthetic.events import (
     SignalEvent,
@@ -30,6 +29,7 @@ from stageguard.synthetic.events import (
 )
 from stageguard.synthetic.noise import drift, moments, stream
 from stageguard.synthetic.sleepers import SimulatedSleep, Sleeper
+from stageguard.version import __version__
 
 RATE_HZ = 50.0
 CARRIER_HZ = 3.8e9  # middle of the band of SLEEPBRL's radar

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Floats32, Ints
+from stageguard.arrays import Floats, Floats32, Ints
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.synthetic.events import SignalEvent
 from stageguard.synthetic.noise import Scatter, appearances, at_times, drift, levels, moments, stream

@@ -14,9 +14,8 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Floats32
-from stageguard.base.files import SYNTHETIC_WORD
-from stageguard.base.version import __version__
+from stageguard.arrays import Floats, Floats32
+from stageguard.files import SYNTHETIC_WORD
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Signal
 from stageguard.synthetic.body import APNOEA, HYPOPNOEA, Breath, body_of, ecg_of
@@ -31,6 +30,7 @@ from stageguard.synthetic.events import (
 )
 from stageguard.synthetic.noise import drift, moments, stream
 from stageguard.synthetic.sleepers import SimulatedSleep, Sleeper
+from stageguard.version import __version__
 
 ECG_HZ = 125.0  # this and the other rates are those of the first visit of SHHS
 BELT_HZ = 10.0

@@ -8,7 +8,7 @@ from functools import reduce
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Indices, Labels
+from stageguard.arrays import Floats, Indices, Labels
 
 # A brief bout ends with this chance after each epoch. A long bout passes through two phases, so that it lasts
 # at least two epochs and its length varies less than that of a memoryless bout.

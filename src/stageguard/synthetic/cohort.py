@@ -14,15 +14,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from stageguard.base import checks
-from stageguard.base.errors import InputError, OutputError, OutputExistsError
-from stageguard.base.files import SYNTHETIC_FILE, exists_error
-from stageguard.base.storage import local_only
-from stageguard.base.version import __version__
+from stageguard import checks
+from stageguard.errors import InputError, OutputError, OutputExistsError
+from stageguard.files import SYNTHETIC_FILE, exists_error
 from stageguard.measures.statistics import sleep_statistics
 from stageguard.night.quantities import REPORTED
 from stageguard.profile.profile import Profile
 from stageguard.signals.modalities import Modality, modality_of
+from stageguard.storage import local_only
 from stageguard.synthetic.events import SignalEvent, Simulated
 from stageguard.synthetic.sleepers import (
     Sleeper,
@@ -34,6 +33,7 @@ from stageguard.synthetic.sleepers import (
     kind_of,
     known_shifts,
 )
+from stageguard.version import __version__
 
 LONGEST_HOURS = 72.0
 MOST_SUBJECTS = 999

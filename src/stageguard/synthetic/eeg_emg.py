@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import Floats, Floats32, Ints
-from stageguard.base.errors import MissingExtraError
-from stageguard.base.extras import to_install
-from stageguard.base.files import SYNTHETIC_WORD
+from stageguard.arrays import Floats, Floats32, Ints
+from stageguard.errors import MissingExtraError
+from stageguard.extras import to_install
+from stageguard.files import SYNTHETIC_WORD
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Signal
 from stageguard.synthetic.events import (

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.files import SYNTHETIC_WORD
-from stageguard.base.version import __version__
+from stageguard.files import SYNTHETIC_WORD
 from stageguard.night.recording import Recording, Series, Signal
 from stageguard.synthetic.sleepers import SCORER, SimulatedSleep, Sleeper
+from stageguard.version import __version__
 
 LARGEST_SHARE = 0.15  # of a recording that one event may take
 

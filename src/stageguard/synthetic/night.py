@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stageguard.base import checks
-from stageguard.base.arrays import Floats, Indices
-from stageguard.base.errors import InputError
+from stageguard import checks
+from stageguard.arrays import Floats, Indices
+from stageguard.errors import InputError
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import AASM5, WNR3, StageScheme

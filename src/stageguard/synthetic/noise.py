@@ -9,7 +9,7 @@ from zlib import crc32
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Floats32
+from stageguard.arrays import Floats, Floats32
 from stageguard.night.hypnogram import Hypnogram
 
 

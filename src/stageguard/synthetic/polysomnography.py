@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Floats32
+from stageguard.arrays import Floats, Floats32
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Signal
 from stageguard.synthetic import cardiorespiratory as shhs

@@ -11,7 +11,6 @@ from typing import Any
 
 from click.exceptions import Exit
 
-from stageguard.base.errors import InputError
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.outcomes import (
@@ -35,6 +34,7 @@ from stageguard.cli.scored_files import (
     scored_reading_options,
 )
 from stageguard.cli.terminal import Console
+from stageguard.errors import InputError
 from stageguard.measures.bouts import period_for
 from stageguard.measures.parts import lights_words
 from stageguard.measures.validity import Indicator, Validity, validity_of

@@ -8,11 +8,11 @@ from typing import Literal
 import click
 from click import UsageError
 
-from stageguard.base.errors import InputError
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.outcomes import MOST_ROWS, print_read
 from stageguard.cli.terminal import Console, count, in_options, print_json
+from stageguard.errors import InputError
 from stageguard.formats.convert import save
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density_file

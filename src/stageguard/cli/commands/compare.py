@@ -12,8 +12,7 @@ import click
 import numpy as np
 from click import UsageError
 
-from stageguard.base.arrays import NAN
-from stageguard.base.errors import InputError, warn
+from stageguard.arrays import NAN
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.outcomes import MOST_ROWS, finish, print_warnings, run_shown, short_names
@@ -28,6 +27,7 @@ from stageguard.cli.scored_files import (
     scored_reading_options,
 )
 from stageguard.cli.terminal import Console, in_options, naming_nights, one_line
+from stageguard.errors import InputError, warn
 from stageguard.measures.agreement import Agreement, agreement, merged_pairs, swapped_words
 from stageguard.measures.taught import NO_TEST, Taught, taught_by, taught_words
 from stageguard.night.align import align as align_nights

@@ -11,16 +11,15 @@ import click
 import numpy as np
 from click import UsageError
 
-from stageguard.base.arrays import NAN, Floats
-from stageguard.base.errors import InputError, StageGuardError
-from stageguard.base.files import make_folder, real_path, write_text_atomic
-from stageguard.base.storage import is_folder
+from stageguard.arrays import NAN, Floats
 from stageguard.cli import options as opt
 from stageguard.cli.cohort_nights import listed_nights
 from stageguard.cli.command import command, option
 from stageguard.cli.outcomes import finish, print_notes, run_shown
 from stageguard.cli.scored_files import Experts, ReadOptions, read_options, read_scored
 from stageguard.cli.terminal import Console, count, error_text, naming_nights, print_json
+from stageguard.errors import InputError, StageGuardError
+from stageguard.files import make_folder, real_path, write_text_atomic
 from stageguard.formats.density import listed
 from stageguard.formats.raw_night import FileOptions
 from stageguard.measures.experts import (
@@ -41,6 +40,7 @@ from stageguard.review.journal import REVIEW_SUFFIX, read_journal
 from stageguard.review.scorings import read_reviewed
 from stageguard.runner.inputs import Input, find_inputs
 from stageguard.runner.run import Outcome
+from stageguard.storage import is_folder
 
 
 @command

@@ -11,7 +11,6 @@ from typing import Any
 import click
 from click import UsageError
 
-from stageguard.base.storage import is_folder
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option, packed
 from stageguard.cli.outcomes import (
@@ -32,6 +31,7 @@ from stageguard.formats.registry import formats, named
 from stageguard.runner.decode_one import start_of
 from stageguard.runner.inputs import Input, Inputs, Wanted, find_inputs
 from stageguard.runner.run import Outcome, check_folder, succeeded
+from stageguard.storage import is_folder
 
 source_options = packed(
     "reading",

@@ -11,11 +11,11 @@ from typing import Literal
 
 from click import UsageError
 
-from stageguard.base.errors import InputError
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.outcomes import finish, length_words, print_read, print_review, print_warnings, run_shown
 from stageguard.cli.terminal import Console, count, one_line
+from stageguard.errors import InputError
 from stageguard.formats.companions import MOMENT_WORDS, parse_moment
 from stageguard.measures.days import DAY_QUANTITIES
 from stageguard.night.sleeps import Lights

@@ -11,13 +11,12 @@ from typing import Literal
 from click import UsageError
 from click.exceptions import Exit
 
-from stageguard.base.errors import InputError
-from stageguard.base.storage import is_folder
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.decoded import print_manifest
 from stageguard.cli.outcomes import print_notes, print_problems
 from stageguard.cli.terminal import Console, json_list, one_line, outcome_bar, print_error
+from stageguard.errors import InputError
 from stageguard.formats.cohort_dataset import is_dataset
 from stageguard.formats.cohort_table import has_ids
 from stageguard.formats.outputs import PLAIN_SUFFIXES
@@ -41,6 +40,7 @@ from stageguard.runner.manifest import (
 )
 from stageguard.runner.run import check_folder
 from stageguard.runner.tune_files import keep_tuned
+from stageguard.storage import is_folder
 
 # Suffixes of files that --output may be meant for, where it names a folder.
 OTHER_FILES = frozenset(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from stageguard.base.files import write_together
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.decoded import print_night
 from stageguard.cli.terminal import Console, print_json
+from stageguard.files import write_together
 from stageguard.formats.outputs import write_decoding
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import Effect

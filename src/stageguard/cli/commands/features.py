@@ -12,7 +12,6 @@ from typing import Any, Literal
 import click
 from click import UsageError
 
-from stageguard.base.errors import InputError, did_you_mean
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.outcomes import finish, run_shown
@@ -24,6 +23,7 @@ from stageguard.cli.recordings import (
     recordings_argument,
 )
 from stageguard.cli.terminal import Console, count, one_line
+from stageguard.errors import InputError, did_you_mean
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.measures.experts import consensus

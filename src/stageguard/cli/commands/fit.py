@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from click import UsageError
 
-from stageguard.base.errors import InputError, Message
-from stageguard.base.files import check_apart, exists_error
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option, packed
 from stageguard.cli.outcomes import end, run_shown
 from stageguard.cli.scored_files import Experts, ReadOptions, read_expert, read_options, read_scoring
 from stageguard.cli.terminal import Console, count, naming_nights, one_line, print_json, progress_bar
+from stageguard.errors import InputError, Message
+from stageguard.files import check_apart, exists_error
 from stageguard.fitting.fit import FitProgress, fit_report
 from stageguard.fitting.judging import JudgedCandidate
 from stageguard.fitting.recount import recount

@@ -9,8 +9,6 @@ from typing import Any
 
 from click import UsageError
 
-from stageguard.base.errors import InputError, Message
-from stageguard.base.files import check_apart, check_places, write_together
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.graded_files import GradedFile, GradeReader, find_experts, one_card
@@ -18,6 +16,8 @@ from stageguard.cli.new_nights import chart_new_nights
 from stageguard.cli.outcomes import end, print_warnings, run_shown
 from stageguard.cli.scored_files import ReadOptions, find_scored, read_options, scored_reading_options
 from stageguard.cli.terminal import Console, one_line, print_json
+from stageguard.errors import InputError, Message
+from stageguard.files import check_apart, check_places, write_together
 from stageguard.formats.companions import read_subjects
 from stageguard.measures.agreement import swapped_words
 from stageguard.measures.grade_card import GradeCard

@@ -13,14 +13,14 @@ from typing import Any, Literal, NamedTuple, get_args
 import click
 from click import UsageError
 
-from stageguard.base.arrays import NAN
-from stageguard.base.errors import InputError
-from stageguard.base.files import CELL_WORDS, write_together
+from stageguard.arrays import NAN
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option, packed
 from stageguard.cli.outcomes import finish, notes_of, print_headline, print_read, print_review, run_shown
 from stageguard.cli.scored_files import decode_night
 from stageguard.cli.terminal import Console, count, one_line
+from stageguard.errors import InputError
+from stageguard.files import CELL_WORDS, write_together
 from stageguard.fitting.share_repair import MeasuredNight, repair_shares
 from stageguard.formats.outputs import table_with_codebook
 from stageguard.measures.intervals import (

@@ -14,9 +14,6 @@ from typing import Any
 
 import click
 
-from stageguard.base.errors import InputError
-from stageguard.base.files import write_together
-from stageguard.base.version import __version__
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.outcomes import finish, length_words, run_shown
@@ -28,11 +25,14 @@ from stageguard.cli.recordings import (
     recordings_argument,
 )
 from stageguard.cli.terminal import Console, Piece, count, one_line
+from stageguard.errors import InputError
+from stageguard.files import write_together
 from stageguard.formats.outputs import table_with_codebook
 from stageguard.night.recording import Recording
 from stageguard.runner.run import Outcome
 from stageguard.signals.modalities import MODALITIES
 from stageguard.signals.quality import DEFAULT_RULES, RULES, Rules, SignalQuality, signal_quality
+from stageguard.version import __version__
 
 TSV_SUFFIX = ".quality.tsv"
 JSON_SUFFIX = ".quality.json"

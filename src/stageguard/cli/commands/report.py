@@ -14,9 +14,6 @@ import click
 from click import UsageError
 from click.exceptions import Exit
 
-from stageguard.base.errors import StageGuardError
-from stageguard.base.files import check_places, file_error, real_path, write_text_atomic
-from stageguard.base.storage import is_folder
 from stageguard.cli import options as opt
 from stageguard.cli.cohort_nights import CohortReader, grouping
 from stageguard.cli.command import command, option, packed
@@ -31,6 +28,8 @@ from stageguard.cli.scored_files import (
     read_options,
 )
 from stageguard.cli.terminal import Console, print_error, print_json
+from stageguard.errors import StageGuardError
+from stageguard.files import check_places, file_error, real_path, write_text_atomic
 from stageguard.formats.companions import SOME_DAY, ListRow
 from stageguard.formats.outputs import REPORT_SUFFIX, is_output, output_paths, relative_path
 from stageguard.formats.raw_night import Event
@@ -56,6 +55,7 @@ from stageguard.runner.inputs import (
 )
 from stageguard.runner.manifest import FAILURE_COLUMNS, FAILURES_TABLE, read_table
 from stageguard.runner.run import Outcome, collect_warnings, succeeded
+from stageguard.storage import is_folder
 
 OF_COHORT = "Of a cohort"
 

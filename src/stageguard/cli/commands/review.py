@@ -14,11 +14,11 @@ import click
 from click import UsageError
 from click.exceptions import Exit
 
-from stageguard.base.errors import InputError
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.reviewed_nights import Beside, find_reviewed, with_files_beside
 from stageguard.cli.terminal import Console, count, print_error
+from stageguard.errors import InputError
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
 from stageguard.report.summary import shown

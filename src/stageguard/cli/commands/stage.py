@@ -12,12 +12,12 @@ from typing import get_args
 import click
 from click import UsageError
 
-from stageguard.base.errors import InputError
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.commands.decode import end_decoding
 from stageguard.cli.recordings import RecordingOptions, Source, staging_options
 from stageguard.cli.terminal import json_list, one_line, outcome_bar
+from stageguard.errors import InputError
 from stageguard.formats.recordings.read import SUFFIXES as RECORDING_SUFFIXES
 from stageguard.night.recording import Recording
 from stageguard.nn.data import SUFFIXES, feature_files, read_features

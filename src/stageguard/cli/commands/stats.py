@@ -12,8 +12,6 @@ from typing import Any, get_args
 import click
 from click import UsageError
 
-from stageguard.base.errors import InputError, Message, message_of
-from stageguard.base.files import check_places, real_path, write_text_atomic
 from stageguard.cli import options as opt
 from stageguard.cli.cohort_nights import CohortReader, MeasuredInput, grouping, listed_nights
 from stageguard.cli.command import command, option
@@ -35,6 +33,8 @@ from stageguard.cli.stats_tables import (
     print_one,
 )
 from stageguard.cli.terminal import Console, count, one_line, print_json
+from stageguard.errors import InputError, Message, message_of
+from stageguard.files import check_places, real_path, write_text_atomic
 from stageguard.formats.cohort_files import (
     Cohort,
     Facts,

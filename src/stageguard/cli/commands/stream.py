@@ -17,13 +17,13 @@ from typing import BinaryIO
 import numpy as np
 from click import UsageError
 
-from stageguard.base.arrays import Floats
-from stageguard.base.checks import MISSING_WORDS
-from stageguard.base.errors import InputError, OutputError, StageGuardError, StageGuardWarning, message_of
-from stageguard.base.files import checked_file, read_file, write_together
+from stageguard.arrays import Floats
+from stageguard.checks import MISSING_WORDS
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.terminal import count, one_line, print_warning
+from stageguard.errors import InputError, OutputError, StageGuardError, StageGuardWarning, message_of
+from stageguard.files import checked_file, read_file, write_together
 from stageguard.guard.stream import StreamingDecoder
 from stageguard.profile.parts import STREAMED
 from stageguard.profile.profile import Profile

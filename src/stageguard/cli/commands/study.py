@@ -10,10 +10,10 @@ import click
 from click import UsageError
 from click.exceptions import Exit
 
-from stageguard.base.errors import InputError
 from stageguard.cli import options as opt
 from stageguard.cli.command import group, option
 from stageguard.cli.terminal import Console, count, print_error, print_json, print_warning, progress_bar
+from stageguard.errors import InputError
 from stageguard.runner.executors import Cluster
 from stageguard.runner.stopping import Stopped, stoppable
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from click import UsageError
 
-from stageguard.base.errors import InputError, Message
-from stageguard.base.files import check_apart, exists_error
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.outcomes import end, run_shown
 from stageguard.cli.terminal import Console, count, naming_nights, one_line, print_json
+from stageguard.errors import InputError, Message
+from stageguard.files import check_apart, exists_error
 from stageguard.fitting.tune import check_base, decision, tuned_profile
 from stageguard.formats.companions import read_subjects
 from stageguard.formats.raw_night import FileOptions

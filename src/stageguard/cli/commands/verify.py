@@ -8,7 +8,6 @@ import click
 from click import UsageError
 from click.exceptions import Exit
 
-from stageguard.base.version import __version__
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.graded_files import GradeReader, recorded_file
@@ -16,6 +15,7 @@ from stageguard.cli.terminal import Console, one_line, print_json
 from stageguard.measures.grade_card import GradeCard, GradedNight, GradeFacts
 from stageguard.runner.verify import Verification, verify_output
 from stageguard.runner.verify_card import is_card, verify_card
+from stageguard.version import __version__
 
 
 @command

@@ -23,11 +23,11 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import Floats
-from stageguard.base.files import SYNTHETIC_WORD, file_error, open_file
-from stageguard.base.units import scale_to, standard_unit
+from stageguard.arrays import Floats
+from stageguard.files import SYNTHETIC_WORD, file_error, open_file
 from stageguard.formats.recordings.raw import LONGEST_SECONDS, RawRecording, bounds
 from stageguard.night.recording import Series, Signal
+from stageguard.units import scale_to, standard_unit
 
 MAGIC = b"0       "
 BDF_MAGIC = b"\xffBIOSEMI"

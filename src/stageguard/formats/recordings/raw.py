@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.errors import InputError
+from stageguard.errors import InputError
 from stageguard.night.recording import Samples, Series, Signal
 
 Array = npt.NDArray[Any]

@@ -15,12 +15,9 @@ from typing import BinaryIO
 
 import numpy as np
 
-from stageguard.base.arrays import DAY_SECONDS
-from stageguard.base.errors import FileFormatError, InputError, MissingFileError, warn
-from stageguard.base.files import as_path, faults_named, file_error, is_synthetic, open_file
-from stageguard.base.storage import is_folder, location
-from stageguard.base.streams import is_stream, kept_file
-from stageguard.base.units import known_unit, scale_to, standard_unit
+from stageguard.arrays import DAY_SECONDS
+from stageguard.errors import FileFormatError, InputError, MissingFileError, warn
+from stageguard.files import as_path, faults_named, file_error, is_synthetic, open_file
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.recordings.edf import NO_DATE
@@ -31,6 +28,9 @@ from stageguard.formats.tools.edf_annotations import read_annotated_edf
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import SLACK_SECONDS, Recording, Series, Signal
 from stageguard.night.timing import seconds_between
+from stageguard.storage import is_folder, location
+from stageguard.streams import is_stream, kept_file
+from stageguard.units import known_unit, scale_to, standard_unit
 
 PathLike = str | os.PathLike[str]
 ScoringLike = PathLike | Hypnogram

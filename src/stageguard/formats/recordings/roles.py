@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from stageguard.base.errors import InputError, did_you_mean
-from stageguard.base.units import quantity_of
+from stageguard.errors import InputError, did_you_mean
+from stageguard.units import quantity_of
 
 # Standard places of electrodes (10-20 and its older names), and their references.
 _SITE = (

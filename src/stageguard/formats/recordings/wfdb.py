@@ -16,12 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Ints32
-from stageguard.base.files import SYNTHETIC_WORD, file_error, open_file, read_file, read_text
-from stageguard.base.units import scale_to, standard_unit
+from stageguard.arrays import Floats, Ints32
+from stageguard.files import SYNTHETIC_WORD, file_error, open_file, read_file, read_text
 from stageguard.formats.recordings.edf import NO_DATE
 from stageguard.formats.recordings.raw import RawRecording, bounds
 from stageguard.night.recording import Series, Signal
+from stageguard.units import scale_to, standard_unit
 
 MOST_SIGNALS = 512
 BLOCK_FRAMES = 1_000_000

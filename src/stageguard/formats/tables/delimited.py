@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from stageguard.base.files import file_error, read_file
+from stageguard.files import file_error, read_file
 from stageguard.formats.raw_night import Where
 from stageguard.formats.sniffing import UTF16_MARKS
 from stageguard.formats.tables.table import EvenCells, Table, is_number
@@ -35,7 +35,7 @@ Row = Sequence[str]
 def read_text(path: Path, kind: str = "text", *, utf16: bool = False, fallback: str | None = None) -> str:
     """Return the text of a file with plain line ends and no byte order mark.
 
-    `kind` names the size limit of `base.files`. UTF-16, as spreadsheets save it, is read if `utf16`, and text
+    `kind` names the size limit of `files`. UTF-16, as spreadsheets save it, is read if `utf16`, and text
     that is not UTF-8 with the encoding `fallback`; both are refused otherwise.
     """
     data = read_file(path, kind)

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.checks import type_name, unmasked
-from stageguard.base.files import file_error
+from stageguard.checks import type_name, unmasked
+from stageguard.files import file_error
 from stageguard.formats.density import NAMES_NO_STAGES, listed
 from stageguard.formats.raw_night import FileOptions, RawDensity, RawHypnogram, Where
 from stageguard.formats.tables.one_night import DECODED_COLUMNS

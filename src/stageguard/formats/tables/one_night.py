@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Indices
-from stageguard.base.files import file_error
+from stageguard.arrays import Floats, Indices
+from stageguard.files import file_error
 from stageguard.formats.density import listed
 from stageguard.formats.raw_night import Where
 from stageguard.formats.tables.row_times import parse_cells

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stageguard.base.arrays import Floats
-from stageguard.base.errors import did_you_mean
-from stageguard.base.files import file_error
+from stageguard.arrays import Floats
+from stageguard.errors import did_you_mean
+from stageguard.files import file_error
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import START, FileFormat
 from stageguard.formats.raw_night import FileOptions, RawDensity, Where, of_probabilities

@@ -11,11 +11,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from stageguard.base.arrays import DAY_SECONDS, Floats
-from stageguard.base.checks import MISSING_WORDS
-from stageguard.base.errors import FileFormatError
-from stageguard.base.files import file_error
-from stageguard.base.units import seconds_per
+from stageguard.arrays import DAY_SECONDS, Floats
+from stageguard.checks import MISSING_WORDS
+from stageguard.errors import FileFormatError
+from stageguard.files import file_error
 from stageguard.formats.raw_night import Where
 from stageguard.formats.tables.table import (
     NO_INDEX,
@@ -27,6 +26,7 @@ from stageguard.formats.tables.table import (
     time_cells,
 )
 from stageguard.formats.tables.timing import RowTimes, durations_by_onsets
+from stageguard.units import seconds_per
 
 _ONSETS = "onset start begin init time t starttime onsettime begintime epochstart"
 _ONSETS += " datetime timestamp clock clocktime"

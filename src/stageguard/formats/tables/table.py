@@ -15,9 +15,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import Floats
-from stageguard.base.checks import MISSING_WORDS
-from stageguard.base.files import file_error
+from stageguard.arrays import Floats
+from stageguard.checks import MISSING_WORDS
+from stageguard.files import file_error
 from stageguard.formats.raw_night import Where
 from stageguard.guard import kernels
 

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Indices
-from stageguard.base.files import file_error
+from stageguard.arrays import Floats, Indices
+from stageguard.files import file_error
 from stageguard.formats.raw_night import Where
 from stageguard.formats.tables.table import row_name
 

@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import Floats, Indices
-from stageguard.base.checks import MISSING_WORDS
-from stageguard.base.errors import Argument, StageGuardError, warn
-from stageguard.base.files import damaged_file, file_error, open_file, read_file
+from stageguard.arrays import Floats, Indices
+from stageguard.checks import MISSING_WORDS
+from stageguard.errors import Argument, StageGuardError, warn
+from stageguard.files import damaged_file, file_error, open_file, read_file
 from stageguard.formats.density import MOST_EPOCHS, check_usual, listed
 from stageguard.formats.file_format import (
     ANNOTATIONS,

@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import Floats
-from stageguard.base.errors import (
+from stageguard.arrays import Floats
+from stageguard.errors import (
     Argument,
     FileFormatError,
     InputError,
     Message,
     did_you_mean,
 )
-from stageguard.base.files import damaged_file, file_error, open_file, read_file
+from stageguard.files import damaged_file, file_error, open_file, read_file
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import ANNOTATIONS, NUMBERS_ALONE, SCORER, FileFormat
 from stageguard.formats.outgoing import Content, Outgoing

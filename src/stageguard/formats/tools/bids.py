@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stageguard.base.files import file_error, load_json
+from stageguard.files import file_error, load_json
 from stageguard.formats.annotations import are_taken_by_text, first_column, row_events, stages_among
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import (
@@ -125,7 +125,7 @@ def _confidence(night: Outgoing) -> list[str]:
 
 def _sidecar(night: Outgoing, has_confidence: bool) -> dict[str, Any]:
     """Return column meanings in the form of BIDS, and under our own key what BIDS has no word for."""
-    from stageguard.base.version import __version__
+    from stageguard.version import __version__
 
     hypnogram = night.stages("BIDS")
     profile = night.profile

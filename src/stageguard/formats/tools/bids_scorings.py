@@ -19,10 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.arrays import Floats
-from stageguard.base.errors import Argument, did_you_mean
-from stageguard.base.files import file_error, load_json
-from stageguard.base.version import __version__
+from stageguard.arrays import Floats
+from stageguard.errors import Argument, did_you_mean
+from stageguard.files import file_error, load_json
 from stageguard.formats.annotations import staged_rows
 from stageguard.formats.density import existing_file, listed
 from stageguard.formats.file_format import OTHER_PROBABILITIES, FileFormat
@@ -38,6 +37,7 @@ from stageguard.formats.tools.bids import MISSING, OWN_KEY, TIMES, read_sidecar,
 from stageguard.formats.tools.text import unread_columns
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import SCHEMES, UNSCORED_NAME, StageScheme, canonical_name
+from stageguard.version import __version__
 
 ENDING = "_desc-stages_events.tsv"
 STAGED, UNSCORED = "sleep_stage", "unscored"  # words of the column annotation_type

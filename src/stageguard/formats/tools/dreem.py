@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base.errors import Argument, StageGuardError
-from stageguard.base.files import damaged_file, file_error
+from stageguard.errors import Argument, StageGuardError
+from stageguard.files import damaged_file, file_error
 from stageguard.formats.density import MOST_EPOCHS, listed
 from stageguard.formats.file_format import (
     EPOCH_LENGTH,

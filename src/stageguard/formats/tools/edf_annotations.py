@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base.errors import FileFormatError, warn
-from stageguard.base.files import file_error, open_file
+from stageguard.errors import FileFormatError, warn
+from stageguard.files import file_error, open_file
 from stageguard.formats.annotations import (
     are_taken_by_text,
     events_among,

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stageguard.base.arrays import DAY_SECONDS
-from stageguard.base.files import file_error
+from stageguard.arrays import DAY_SECONDS
+from stageguard.files import file_error
 from stageguard.formats.annotations import MARKS, staged_rows, stages_among, whole_epochs
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import (

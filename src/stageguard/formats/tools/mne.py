@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.errors import Argument, warn
-from stageguard.base.extras import library
-from stageguard.base.files import damaged_file, file_error, read_file
+from stageguard.errors import Argument, warn
+from stageguard.extras import library
+from stageguard.files import damaged_file, file_error, read_file
 from stageguard.formats.annotations import are_taken_by_text, events_among, stages_among
 from stageguard.formats.file_format import MNE_ENDINGS, PROBABILITIES, SCORER, FileFormat
 from stageguard.formats.hypnogram import NUMBERINGS, names_of

@@ -17,8 +17,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stageguard.base.errors import EpochNumber, warn
-from stageguard.base.files import file_error
+from stageguard.errors import EpochNumber, warn
+from stageguard.files import file_error
 from stageguard.formats import xml
 from stageguard.formats.annotations import raw_of, stage_epochs
 from stageguard.formats.file_format import LEAD, PROBABILITIES, SCORER, START, FileFormat

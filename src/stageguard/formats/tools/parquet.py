@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from stageguard.base.checks import shown
-from stageguard.base.errors import Argument, InputError, Message, StageGuardError
-from stageguard.base.extras import library
-from stageguard.base.files import damaged_file, file_error, read_file, seekable_file
+from stageguard.checks import shown
+from stageguard.errors import Argument, InputError, Message, StageGuardError
+from stageguard.extras import library
+from stageguard.files import damaged_file, file_error, read_file, seekable_file
 from stageguard.formats.density import MOST_EPOCHS, listed
 from stageguard.formats.file_format import ANNOTATIONS, FileFormat
 from stageguard.formats.hypnogram import stage_column

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stageguard.base.errors import InputError
-from stageguard.base.extras import library
-from stageguard.base.files import file_error
+from stageguard.errors import InputError
+from stageguard.extras import library
+from stageguard.files import file_error
 from stageguard.formats.file_format import (
     ANNOTATIONS,
     OTHER_PROBABILITIES,

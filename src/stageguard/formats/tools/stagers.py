@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from stageguard.base.files import file_error
+from stageguard.files import file_error
 from stageguard.formats.annotations import staged_rows
 from stageguard.formats.file_format import (
     ANNOTATIONS,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base.files import file_error
+from stageguard.files import file_error
 from stageguard.formats.file_format import NUMBERS_ALONE, FileFormat
 from stageguard.formats.raw_night import FileOptions, RawDensity, of_probabilities
 from stageguard.formats.sniffing import all_numbers, first_lines

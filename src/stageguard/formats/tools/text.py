@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Indices
-from stageguard.base.checks import MISSING_WORDS
-from stageguard.base.errors import Argument, FileFormatError, ProfileError, record_fault
-from stageguard.base.files import file_error
+from stageguard.arrays import Floats, Indices
+from stageguard.checks import MISSING_WORDS
+from stageguard.errors import Argument, FileFormatError, ProfileError, record_fault
+from stageguard.files import file_error
 from stageguard.formats.annotations import COARSE, LONGEST_GUESS, staged_rows, stages_among
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import STAGES_ALONE, FileFormat

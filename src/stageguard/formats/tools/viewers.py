@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
-from stageguard.base.files import file_error
+from stageguard.files import file_error
 from stageguard.formats.annotations import staged_rows
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import PROBABILITIES, SCORER, START, FileFormat

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.arrays import Floats
-from stageguard.base.files import file_error, load_json, open_file
+from stageguard.arrays import Floats
+from stageguard.files import file_error, load_json, open_file
 from stageguard.formats.density import MOST_EPOCHS, listed
 from stageguard.formats.file_format import PROBABILITIES, FileFormat
 from stageguard.formats.raw_night import FileOptions, RawHypnogram, of_stages

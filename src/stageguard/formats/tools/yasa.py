@@ -18,11 +18,10 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from stageguard.base.arrays import Floats
-from stageguard.base.errors import Argument, InputError, Message, warn
-from stageguard.base.extras import library
-from stageguard.base.files import LIMITS, file_error, load_json, read_file
-from stageguard.base.units import seconds_per
+from stageguard.arrays import Floats
+from stageguard.errors import Argument, InputError, Message, warn
+from stageguard.extras import library
+from stageguard.files import LIMITS, file_error, load_json, read_file
 from stageguard.formats.annotations import staged_rows
 from stageguard.formats.density import LABELS_ALONE, listed
 from stageguard.formats.file_format import (
@@ -62,6 +61,7 @@ from stageguard.formats.tools.arrays import without_undefined
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnogram import NO_PROBABILITIES, Hypnogram
 from stageguard.night.stages import AASM5, WLDR4, WNR3, WS2
+from stageguard.units import seconds_per
 
 SCHEMES = {5: AASM5, 4: WLDR4, 3: WNR3, 2: WS2}
 COLUMNS = ("onset", "duration", "value", "description")

@@ -79,7 +79,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from stageguard.base.errors import warn
+from stageguard.errors import warn
 
 # pip keeps the wheel that it once built without a compiler, and would install it again.
 TO_COMPILE = (

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from stageguard.base.arrays import CLIP, ROUNDING, SUM_TOLERANCE, Floats, Ints, Ints32, Labels
+from stageguard.arrays import CLIP, ROUNDING, SUM_TOLERANCE, Floats, Ints, Ints32, Labels
 from stageguard.guard.kernels.reference_sums import Bouts
 from stageguard.guard.kernels.reference_sums import draw as draw
 from stageguard.guard.kernels.reference_sums import draw_automaton as draw_automaton

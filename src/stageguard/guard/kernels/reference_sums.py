@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import Floats, Indices, Ints32, Labels
+from stageguard.arrays import Floats, Indices, Ints32, Labels
 
 Streams = npt.NDArray[np.uint64]  # (n_draws,)
 

@@ -15,8 +15,8 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from stageguard.base import checks
-from stageguard.base.errors import InputError, did_you_mean
+from stageguard import checks
+from stageguard.errors import InputError, did_you_mean
 from stageguard.night.stages import MAX_STAGES
 
 if TYPE_CHECKING:

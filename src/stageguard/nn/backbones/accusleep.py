@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from stageguard.base import checks
-from stageguard.base.errors import InputError
+from stageguard import checks
+from stageguard.errors import InputError
 from stageguard.nn.backbones.shared import RAW_FRAMES, Backbone, Spectrogram, scaled
 from stageguard.nn.pytorch import Tensor, nn, torch
 

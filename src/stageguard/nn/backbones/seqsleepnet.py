@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stageguard.base import checks
-from stageguard.base.errors import InputError
+from stageguard import checks
+from stageguard.errors import InputError
 from stageguard.nn.backbones.shared import RAW_FRAMES, AttentionPool, Backbone, Spectrogram, scaled
 from stageguard.nn.pytorch import Tensor, nn, torch
 

@@ -6,8 +6,8 @@ import inspect
 from math import sqrt
 from typing import Any, ClassVar
 
-from stageguard.base import checks
-from stageguard.base.errors import InputError
+from stageguard import checks
+from stageguard.errors import InputError
 from stageguard.nn.pytorch import Tensor, functional, nn, torch
 
 # Epochs with at least this many frames are raw samples; with fewer, frames are columns of a spectrogram.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import log, sqrt
 from typing import Any
 
-from stageguard.base import checks
+from stageguard import checks
 from stageguard.nn.backbones.shared import RAW_FRAMES, AttentionPool, Backbone, Spectrogram, scaled
 from stageguard.nn.pytorch import Tensor, functional, nn, torch
 

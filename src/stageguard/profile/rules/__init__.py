@@ -8,8 +8,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
-from stageguard.base import checks, schema
-from stageguard.base.errors import InputError
+from stageguard import checks, schema
+from stageguard.errors import InputError
 from stageguard.profile.rules.rule import StrengthRule
 
 # imported by name, so that a new rule needs no line here

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, ClassVar
 
-from stageguard.base import schema
+from stageguard import schema
 from stageguard.profile.rules.rule import (
     MANY_NIGHTS,
     UNTOUCHED,

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from stageguard.base import schema
+from stageguard import schema
 from stageguard.profile.rules.rule import (
     MANY_NIGHTS,
     TRANSITION_WEIGHTS,

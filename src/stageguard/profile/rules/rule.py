@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from stageguard.base import schema
-from stageguard.base.arrays import Floats
+from stageguard import schema
+from stageguard.arrays import Floats
 
 Nats = tuple[float, ...] | None  # added to the evidence of each stage
 Step = Literal["fixed", "lowered", "raised", "raised then lowered", "untouched", "hard", "nearest"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from math import inf
 from typing import Any, ClassVar
 
-from stageguard.base import schema
+from stageguard import schema
 from stageguard.profile.rules.rule import (
     TRANSITION_WEIGHTS,
     UNTOUCHED,

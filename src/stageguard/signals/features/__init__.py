@@ -20,18 +20,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base import checks, schema
-from stageguard.base.arrays import Floats, Floats32, Ints, Mask
-from stageguard.base.errors import Argument, EpochNumber, InputError, Message, did_you_mean
-from stageguard.base.files import write_cell, write_together
-from stageguard.base.schema import plain_table, read_table, read_toml
-from stageguard.base.values import ComparedByValue
+from stageguard import checks, schema
+from stageguard.arrays import Floats, Floats32, Ints, Mask
+from stageguard.errors import Argument, EpochNumber, InputError, Message, did_you_mean
+from stageguard.files import write_cell, write_together
 from stageguard.formats.tables.timing import MOST_MISSING
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import EpochGrid, Recording
 from stageguard.night.stages import WNR3, StageScheme, canonical_name
+from stageguard.schema import plain_table, read_table, read_toml
 from stageguard.signals.modalities import modality_of
 from stageguard.signals.windows import MAD_TO_SD
+from stageguard.values import ComparedByValue
 
 FOLDER = Path(__file__).with_name("recipes")
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from stageguard.base import checks
-from stageguard.base.errors import InputError
-from stageguard.base.files import file_error, read_file, write_text_atomic
+from stageguard import checks
+from stageguard.errors import InputError
+from stageguard.files import file_error, read_file, write_text_atomic
 
 Table = TypeVar("Table")
 Made = TypeVar("Made")

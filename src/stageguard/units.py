@@ -7,9 +7,9 @@ import unicodedata
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base import checks
-from stageguard.base.arrays import Floats
-from stageguard.base.errors import InputError, did_you_mean
+from stageguard import checks
+from stageguard.arrays import Floats
+from stageguard.errors import InputError, did_you_mean
 
 STANDARD_GRAVITY = 9.80665  # m/s2 in one g
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from stageguard.base.errors import MissingExtraError
+from stageguard.errors import MissingExtraError
 
 
 def to_install(extra: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.errors import InputError, did_you_mean
+from stageguard.errors import InputError, did_you_mean
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 

@@ -183,7 +183,7 @@ class CohortError(StageGuardError, ValueError):
 class FileFormatError(StageGuardError, ValueError):
     """A file is not what its name says."""
 
-    reason: str = ""  # what is wrong, without the file's name; set by `base.files.file_error`
+    reason: str = ""  # what is wrong, without the file's name; set by `files.file_error`
     # a case that callers may handle separately: "ambiguous-format" if several formats fit, "no-stages" if a
     # file that may hold stages has none, "names-no-stages" if no column of a table is named after a stage,
     # "labels-alone" if it holds stages where probabilities are expected

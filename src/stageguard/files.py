@@ -1,6 +1,6 @@
 """Read files up to a limit of size, and write one or several files completely or not at all.
 
-A path may be in a store (`base/storage.py`): small objects are read from local copies, and objects are
+A path may be in a store (`storage.py`): small objects are read from local copies, and objects are
 written one at a time.
 
 Only regular files that are not too large for their kind are opened. `tests/base/test_input_files.py` checks
@@ -25,8 +25,8 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from stageguard.base import checks, storage
-from stageguard.base.errors import (
+from stageguard import checks, storage
+from stageguard.errors import (
     OVERWRITE,
     FileFormatError,
     InputError,

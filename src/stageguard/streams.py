@@ -9,9 +9,9 @@ from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from stageguard.base.errors import InputError
-from stageguard.base.files import LIMITS
-from stageguard.base.storage import copy_stream, own_folder
+from stageguard.errors import InputError
+from stageguard.files import LIMITS
+from stageguard.storage import copy_stream, own_folder
 
 UNNAMED = "bytes"  # name of the file of bytes that have none, without a suffix that tells a format
 

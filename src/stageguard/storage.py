@@ -25,8 +25,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, TypeGuard, cast
 
-from stageguard.base.errors import InputError, MissingExtraError, StageGuardError
-from stageguard.base.extras import library, to_install
+from stageguard.errors import InputError, MissingExtraError, StageGuardError
+from stageguard.extras import library, to_install
 
 fcntl: Any
 try:

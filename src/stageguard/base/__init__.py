@@ -1,1 +1,0 @@
-"""Errors, checks, documents, files and units, which every layer uses."""
