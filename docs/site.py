@@ -31,10 +31,10 @@ TASKS = {
     "Look at it": """night_report cohort_report methods_text plot_hypnogram plot_density plot_transitions
         plot_bouts plot_bland_altman plot_bands""",
     "Measure": """sleep_statistics SleepStatistics validity Validity agreement Agreement rare_events
-        RareEvent intervals Intervals Interval posterior Posterior sample""",
-    "Whole days": "days Days Day Sleep find_sleeps",
+        RareEvent intervals Intervals Interval posterior Posterior sample
+        find_sleeps""",
     "Several experts, or few scored nights": """consensus soft_agreement among_experts AmongExperts
-        grade Grade GradeCard drift Drift expert_bands prediction_powered PredictionPowered""",
+        grade Grade GradeCard expert_bands""",
     "Fit a profile to a stager": "tune fit fit_report FitReport recount SemiMarkovDecoder",
     "Convert, align, combine": "convert Written align Aligned merge_stages reepoch combine",
     "Stream": "StreamingDecoder",

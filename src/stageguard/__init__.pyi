@@ -35,12 +35,6 @@ from stageguard.guard.strength import Strength as Strength
 from stageguard.measures.agreement import Agreement as Agreement
 from stageguard.measures.agreement import agreement as agreement
 from stageguard.measures.bands import expert_bands as expert_bands
-from stageguard.measures.days import Day as Day
-from stageguard.measures.days import Days as Days
-from stageguard.measures.days import Sleep as Sleep
-from stageguard.measures.days import days as days
-from stageguard.measures.drift import Drift as Drift
-from stageguard.measures.drift import drift as drift
 from stageguard.measures.experts import AmongExperts as AmongExperts
 from stageguard.measures.experts import among_experts as among_experts
 from stageguard.measures.experts import consensus as consensus
@@ -51,8 +45,6 @@ from stageguard.measures.grade_card import GradeCard as GradeCard
 from stageguard.measures.intervals import Interval as Interval
 from stageguard.measures.intervals import Intervals as Intervals
 from stageguard.measures.intervals import intervals as intervals
-from stageguard.measures.prediction_powered import PredictionPowered as PredictionPowered
-from stageguard.measures.prediction_powered import prediction_powered as prediction_powered
 from stageguard.measures.rare_events import RareEvent as RareEvent
 from stageguard.measures.rare_events import rare_events as rare_events
 from stageguard.measures.statistics import SleepStatistics as SleepStatistics

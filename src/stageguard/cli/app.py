@@ -18,7 +18,6 @@ from stageguard.version import __version__
 COMMANDS = {
     "Guard": {
         "decode": "Turn stage probabilities into plausible hypnograms.",
-        "days": "Whole days: each sleep guarded by itself, tables over days.",
         "stream": "Decode while the recording runs, from stdin.",
         "review": "Review decoded nights in the browser, and correct them.",
         "posterior": "How probable each stage is, and draws of whole nights.",

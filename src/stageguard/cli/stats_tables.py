@@ -20,8 +20,6 @@ from stageguard.measures.cohort import CohortTable
 from stageguard.measures.grade_card import GradeCard
 from stageguard.measures.groups import METHOD, GroupDifference
 from stageguard.measures.paired import METHOD_OF_TABLE, Estimate, bland_altman, estimate
-from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
-from stageguard.measures.prediction_powered import CohortEstimate
 from stageguard.night.quantities import EARLY_WORDS, Quantity, quantity_of, steered_words
 from stageguard.report.summary import shown, shown_rows, titled
 from stageguard.study.table import Cell
@@ -221,40 +219,6 @@ def _difference_cells(found: GroupDifference, decimals: int, sizes: tuple[int, i
         _interval(result.difference, result.low, result.high, decimals),
         _interval(result.d, result.d_low, result.d_high, 2),
     ]
-
-
-def print_estimates(cohort: CohortTable, estimates: Sequence[CohortEstimate], out: Console) -> None:
-    """Print one table per group, pair of groups or covariate."""
-    reasons: dict[str, list[str]] = {}
-    for title in dict.fromkeys(item.title for item in estimates):
-        by_measure = {item.measure: item for item in estimates if item.title == title}
-        result = next(iter(by_measure.values())).result
-        people = f"{result.n_scored} scored by experts, {result.n_unscored} not"
-        out.heading(one_line(f"{title} ({people})"))
-        if all(isnan(item.result.scored_estimate) for item in by_measure.values()):
-            out.print(f"{result.reason[:1].upper()}{result.reason[1:]}.")
-            continue
-        rows = []
-        for quantity in shown_rows(cohort):
-            estimate = by_measure[quantity.key]
-            result, places = estimate.result, 2 if estimate.covariate else max(1, quantity.decimals)
-            if isnan(result.scored_estimate):
-                continue
-            rows.append(
-                (
-                    titled(quantity, quantity.short_heading, cohort),
-                    _interval(result.estimate, result.low, result.high, places),
-                    _interval(result.scored_estimate, result.scored_low, result.scored_high, places),
-                    shown(result.width_ratio, 2),
-                    f"{result.weight:.2f}",
-                )
-            )
-            if result.reason:
-                where = one_line(f"{quantity.short_heading} ({title})")
-                reasons.setdefault(result.reason, []).append(where)
-        out.table(("", ">estimate [95 % CI]", ">scored alone [95 % CI]", ">width", ">λ"), rows)
-    out.list("Why", [f"{reason}: {', '.join(names)}" for reason, names in reasons.items()])
-    out.list("Method", [POWERED_METHOD])
 
 
 def _interval(value: float, low: float, high: float, places: int) -> str:

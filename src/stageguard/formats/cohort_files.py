@@ -15,8 +15,6 @@ from stageguard.measures.architecture import ArchitectureError
 from stageguard.measures.cohort import CohortTable, MeasuredScorings, codebook, cohort_table
 from stageguard.measures.grade_card import NOT_GRADED, GradeCard
 from stageguard.measures.groups import METHOD, GroupDifference
-from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
-from stageguard.measures.prediction_powered import CohortEstimate
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.taught import taught_words
 from stageguard.night.quantities import quantity_of
@@ -31,11 +29,6 @@ OWN_COLUMNS = {
     "n_epochs": {"Description": "Epochs of the recording", "Units": "count"},
     "epoch_seconds": {"Description": "Length of an epoch", "Units": "s"},
     "epochs_changed": {"Description": "Epochs whose stage decoding changed", "Units": "count"},
-}
-ESTIMANDS = {
-    "mean": "the mean",
-    "difference": "the first group's mean minus the second's",
-    "correlation": "Pearson's correlation with the covariate",
 }
 GROUP_COLUMNS = {
     "measure": {"Description": "What was measured; the codebook of the nights says what it is"},
@@ -66,25 +59,6 @@ GROUP_COLUMNS = {
         "Description": "Whether the rule that set the strength brought it to what it aims at, on some nights",
         "Levels": {"yes": "it tells of the rule, not of the sleepers", "no": "not steered"},
     },
-}
-POWERED_COLUMNS = {
-    "measure": GROUP_COLUMNS["measure"],
-    "unit": {"Description": "Unit of estimates and intervals; correlations have none"},
-    "estimand": {"Description": "What is estimated", "Levels": ESTIMANDS},
-    "group_1": {"Description": "The group, or the first of two; n/a for all nights"},
-    "group_2": {"Description": "Second group of a difference"},
-    "covariate": {"Description": "Column of the table of groups, for a correlation"},
-    "n_scored": {"Description": "Subjects with a night that an expert scored", "Units": "count"},
-    "n_unscored": {"Description": "The other subjects", "Units": "count"},
-    "estimate": {"Description": "From scored and unscored nights", "Units": "see unit"},
-    "ci95_low": {"Description": "Its 95 % confidence interval, low", "Units": "see unit"},
-    "ci95_high": {"Description": "The same, high", "Units": "see unit"},
-    "lambda": {"Description": "Weight of the automatic nights: 0 (none) to 1", "Units": "1"},
-    "scored_estimate": {"Description": "From the scored nights alone", "Units": "see unit"},
-    "scored_ci95_low": {"Description": "Its 95 % confidence interval, low", "Units": "see unit"},
-    "scored_ci95_high": {"Description": "The same, high", "Units": "see unit"},
-    "width_ratio": {"Description": "Width of the interval over that of scored nights alone", "Units": "1"},
-    "reason": {"Description": "Why there is no interval, or why the automatic nights do not count"},
 }
 ERROR_COLUMNS = {
     "quantity": {"Description": "What the error is of; its name ends in the unit"},
@@ -126,7 +100,6 @@ class Cohort:
     table: CohortTable
     options: StatisticsOptions
     differences: Sequence[GroupDifference] = ()
-    estimates: Sequence[CohortEstimate] = ()  # from scored and unscored nights
     errors: Sequence[ArchitectureError] = ()  # of sleep architecture, against experts
     sources: Mapping[str, Any] = field(default_factory=dict)  # night -> files
     card: GradeCard | None = None  # that grades the statistics of the nights
@@ -165,12 +138,10 @@ def write_cohort(cohort: Cohort, path: Path, *, overwrite: bool, spare: Iterable
     """Write the tables and codebooks, all or none, and never over a file in `spare`; return the paths."""
     names = scoring_names(cohort.table.values)
     differences = [list(difference_dict(each, names).values()) for each in cohort.differences]
-    estimates = [list(estimate_dict(each).values()) for each in cohort.estimates]
     errors = [list(each.to_dict().values()) for each in cohort.errors]
     tables: list[tuple[str, Mapping[str, Any], list[list[Any]], dict[str, Any]]] = [
         ("", *_nights(cohort), _nights_origin(cohort)),
         ("-groups", GROUP_COLUMNS, differences, {"method": METHOD}),
-        ("-estimates", POWERED_COLUMNS, estimates, {"method": POWERED_METHOD}),
         ("-errors", ERROR_COLUMNS, errors, {"method": cohort.errors_method}),
         ("-hours", *_hours(cohort.nights, names), {}),
     ]
@@ -194,18 +165,6 @@ def difference_dict(compared: GroupDifference, names: Mapping[str, str]) -> dict
         *(result.d, result.d_low, result.d_high, "yes" if compared.is_steered else "no"),
     )
     return dict(zip(GROUP_COLUMNS, values, strict=True))
-
-
-def estimate_dict(estimated: CohortEstimate) -> dict[str, Any]:
-    """Return an estimate in plain types, under the names of its columns."""
-    result = estimated.result
-    unit = "1" if estimated.covariate else quantity_of(estimated.measure).unit
-    values = (
-        *(estimated.measure, unit, result.kind, estimated.first, estimated.second, estimated.covariate),
-        *(result.n_scored, result.n_unscored, result.estimate, result.low, result.high, result.weight),
-        *(result.scored_estimate, result.scored_low, result.scored_high, result.width_ratio, result.reason),
-    )
-    return dict(zip(POWERED_COLUMNS, values, strict=True))
 
 
 def _nights(cohort: Cohort) -> tuple[dict[str, Any], list[list[Any]]]:

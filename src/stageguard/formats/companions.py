@@ -94,18 +94,6 @@ def read_groups(path: Path) -> dict[str, ListRow]:
     return _nights(path, "group", leaves_out=True)
 
 
-def read_column(path: Path, name: str) -> dict[str, float]:
-    """Return numbers by id from a column of a table of groups; NaN if missing."""
-    column, values = name.casefold(), {}
-    for line, cells in _records(path, ("id", column)):
-        cell = read_cell(cells[column])
-        is_missing = cell.casefold() in MISSING_WORDS
-        if not is_missing and not is_number(cell):
-            raise file_error(path, f"line {line}: {name} is {cell[:40]!r}, expected a number.")
-        values[read_cell(cells["id"])] = float("nan") if is_missing else float(cell)
-    return values
-
-
 def read_subjects(path: Path) -> dict[str, ListRow]:
     """Return nights by id from a table with the columns id and subject, and optionally group and expert.
 

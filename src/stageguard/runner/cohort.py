@@ -187,7 +187,7 @@ def _longer_than_a_day(manifest: Manifest, profile: Profile) -> list[str]:
     long = [row.id for row, seconds, _ in manifest.effects if row.n_epochs * seconds > DAY_SECONDS]
     if not long:
         return []
-    return [f"longer than 24 h: {listed(long, 3)}. To guard every sleep by itself: stageguard days"]
+    return [f"longer than 24 h: {listed(long, 3)}. To list their sleeps: stageguard stats --sleeps"]
 
 
 def _write_methods(manifest: Manifest, call: CohortCall, folder: Path) -> None:

@@ -12,7 +12,6 @@ import numpy as np
 from stageguard.arrays import NAN
 from stageguard.measures.groups import t_quantile
 from stageguard.measures.paired import Estimate, estimate
-from stageguard.measures.powered_fit import MIN_RESAMPLED
 from stageguard.study.comparison import (
     OVER_SUBJECTS,
     Column,
@@ -256,12 +255,12 @@ def bootstrap_interval(
 ) -> tuple[float, float]:
     """Return the 95 % percentile interval of a mean over subjects drawn with replacement.
 
-    Of fewer than `MIN_RESAMPLED` subjects it is Student's t interval, and of a single one there is none.
+    Of fewer than ten subjects it is Student's t interval, and of a single one there is none.
     """
     array = np.asarray(values)
     if len(array) < 2:
         return NAN, NAN
-    if len(array) < MIN_RESAMPLED:
+    if len(array) < 10:
         mean, error = float(array.mean()), float(array.std(ddof=1)) / math.sqrt(len(array))
         margin = t_quantile(0.975, len(array) - 1) * error
         return mean - margin, mean + margin

@@ -12,7 +12,6 @@ from click import UsageError
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.graded_files import GradedFile, GradeReader, find_experts, one_card
-from stageguard.cli.new_nights import chart_new_nights
 from stageguard.cli.outcomes import end, print_warnings, run_shown
 from stageguard.cli.scored_files import ReadOptions, find_scored, read_options, scored_reading_options
 from stageguard.cli.terminal import Console, one_line, print_json
@@ -67,13 +66,6 @@ STYLES = {"as an expert": "green", "worse": "red"}
     type=opt.PATH,
     help="The card as a page with its .json beside it, or the .json alone.",
 )
-@option(
-    "--against",
-    metavar="CARD.json",
-    type=opt.PATH,
-    help="Compare new, unscored nights with those of a card, ten at a time; --output is then a .svg.",
-)
-@option("--strict", is_flag=True, help="With --against: exit 1 if nights drifted.")
 @option("--stager", metavar="NAME", help="The stager, with version and channels.")
 @option("--cohort", metavar="NAME", help="Whom the nights are of.")
 @opt.lights
@@ -98,8 +90,6 @@ def grade(
     scorer: tuple[str, ...],
     subjects: Path | None,
     output: Path | None,
-    against: Path | None,
-    strict: bool,
     stager: str | None,
     cohort: str | None,
     lights: tuple[Moment | None, Moment | None],
@@ -115,38 +105,15 @@ def grade(
     with one expert, a shipped table of experts' differences is shown beside the errors, without a verdict.
     Outputs of decode are graded by what they report, too. Nights that taught the profile are refused.
 
-    With --against, no expert is needed. If nothing changed, 5 % of batches of ten nights alarm by chance.
-
     Examples
     --------
     stageguard grade decoded --expert scored --output card.html
     stageguard grade nights --expert experts --stager "YASA 0.8 C4-M1"
     """
-    written = [] if against is not None else _places(output, overwrite=overwrite)
+    written = _places(output, overwrite=overwrite)
     options = replace(read_options(reading), expert_epoch_seconds=expert_epoch_seconds)
     inputs = named_once(find_scored(files, samples, options))
     people = {} if subjects is None else read_subjects(subjects)
-    if against is not None:
-        for name, is_given in (
-            ("--expert", bool(expert)),
-            ("--scorer", bool(scorer)),
-            ("--cohort", cohort is not None),
-            ("--align", align),
-            ("--lights-off and --lights-on", lights != (None, None)),
-            ("--expert-epoch-seconds", expert_epoch_seconds is not None),
-        ):
-            if is_given:
-                raise UsageError(f"{name} goes with experts, and --against needs none. Leave it out.")
-        chart_new_nights(
-            *(against, inputs, people, options, output),
-            stager=stager,
-            strict=strict,
-            overwrite=overwrite,
-            as_json=as_json,
-        )
-        return
-    if strict:
-        raise UsageError("--strict goes with --against.")
     named = {name: row.expert for name, row in people.items() if row.expert is not None}
     named |= {night.id: path for night in inputs.nights if (path := scoring_of(night))}
     experts = find_experts(expert, scorer, named)

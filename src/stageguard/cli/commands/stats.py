@@ -26,7 +26,6 @@ from stageguard.cli.stats_tables import (
     check_suffix,
     paper_text,
     print_errors,
-    print_estimates,
     print_groups,
     print_means,
     print_nights,
@@ -39,18 +38,14 @@ from stageguard.formats.cohort_files import (
     Cohort,
     Facts,
     difference_dict,
-    estimate_dict,
     scoring_names,
     write_cohort,
 )
-from stageguard.formats.companions import ListRow, read_column
-from stageguard.formats.density import listed
+from stageguard.formats.companions import ListRow
 from stageguard.measures.agreement import swapped_words
 from stageguard.measures.architecture import Errors, architecture_errors, night_errors
 from stageguard.measures.cohort import MeasuredScorings, cohort_table
 from stageguard.measures.groups import METHOD, GroupDifference, group_differences
-from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
-from stageguard.measures.prediction_powered import CohortEstimate, cohort_estimates
 from stageguard.measures.statistics import Convention, StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import steered_words
@@ -65,7 +60,7 @@ MOST_WARNINGS = 5
 # What the numbers of nights are of that an expert scored in part.
 PARTLY_WORDS = (
     "before and after beside the expert's, bias and limits are on the epochs that the expert scored; "
-    "rows of single nights, groups and estimates are of whole nights"
+    "rows of single nights and groups are of whole nights"
 )
 
 
@@ -115,18 +110,6 @@ PARTLY_WORDS = (
     type=opt.PATH,
     help="Expert hypnograms, named like the nights, or a table; or a file for one night.",
 )
-@option(
-    "--scored",
-    metavar="FOLDER",
-    type=opt.PATH,
-    help="Expert hypnograms of some nights, or a table: estimates for all of them.",
-)
-@option(
-    "--correlate",
-    metavar="COLUMN",
-    multiple=True,
-    help="With --scored: correlations with a number in the table of --by, such as age.",
-)
 @opt.grade_card
 @scored_reading_options
 @opt.overwrite
@@ -144,8 +127,6 @@ def stats(
     start: datetime | None,
     by: Path | None,
     expert: Path | None,
-    scored: Path | None,
-    correlate: tuple[str, ...],
     grade: Path | None,
     reading: ReadOptions,
     overwrite: bool,
@@ -168,14 +149,12 @@ def stats(
         check_places([paper], overwrite=overwrite)  # before minutes of work
         if output is not None and real_path(paper) == real_path(output):
             raise UsageError("--table and --output name one file, expected two.")
-    covariates = _covariates(by, expert, scored, correlate)
-    expert = expert or scored
     options = read_options(reading, profile=profile, start=start, decode=profile is not None)
     inputs = named_once(find_scored(files, samples, options))
     measuring = StatisticsOptions(convention, *lights, min_first_rem_seconds, lights_on_phase)
     reader = CohortReader.of(options, measuring, by, expert, grade)
-    if scored is not None or len(inputs.nights) > 1:
-        reader.refuse_one_expert("--expert" if scored is None else "--scored")
+    if len(inputs.nights) > 1:
+        reader.refuse_one_expert("--expert")
     outcomes = run_shown(partial(measure, reader), inputs.nights, "Measuring", quiet=as_json)
     result = CohortResult(outcomes, notes=list(inputs.notes))
     if nights := [outcome.result for outcome in succeeded(outcomes)]:
@@ -185,9 +164,7 @@ def stats(
                 f"{expert} has no scoring of any of the nights, expected names such as {nights[0].id}.txt."
             )
             raise _and_failed(problem, failed)
-        if scored is not None:
-            _refuse_taught(nights)
-        result.cohort, untested = _cohort(nights, reader, failed, None if scored is None else covariates)
+        result.cohort, untested = _cohort(nights, reader, failed)
         listed = any(night.scoring not in (None, night.path) for night in inputs.nights)
         result.notes += [untested] if untested else []
         result.notes += _notes(nights, reader, wants_experts=listed or reader.experts.are_named)
@@ -274,9 +251,6 @@ class CohortResult:
             names = scoring_names(self.cohort.table.values)
             content["groups"] = [difference_dict(each, names) for each in self.cohort.differences]
             content["method"] = METHOD
-        if self.cohort is not None and self.cohort.estimates:
-            content["estimates"] = [estimate_dict(each) for each in self.cohort.estimates]
-            content["estimates_method"] = POWERED_METHOD
         if self.cohort is not None and self.cohort.errors:
             content["errors"] = [each.to_dict() for each in self.cohort.errors]
             content["errors_method"] = self.cohort.errors_method
@@ -313,28 +287,6 @@ def _facts(read: MeasuredInput) -> Facts:
     )
 
 
-def _covariates(
-    by: Path | None, expert: Path | None, scored: Path | None, columns: Sequence[str]
-) -> dict[str, dict[str, float]]:
-    """Return the numbers to correlate with, by column and night; refuse options that do not go together."""
-    if scored is not None and expert is not None:
-        raise UsageError("--scored and --expert both name experts' hypnograms: keep one.")
-    if columns and (by is None or scored is None):
-        raise UsageError("--correlate needs --scored and --by, whose table has the column.")
-    return {name: read_column(by, name) for name in columns if by is not None}
-
-
-def _refuse_taught(nights: Sequence[StatsRow]) -> None:
-    """Refuse to correct unscored nights by errors on nights that taught the profile: those are too small."""
-    taught = [night.id for night in nights if night.measured.taught is not None]
-    if taught:
-        raise InputError(
-            f"{count(len(taught), 'scored night')} taught the profile ({listed(taught, 3)}), expected none: "
-            "errors there are too small to correct other nights by. Decode with another profile, or leave "
-            "their scorings out."
-        )
-
-
 def _and_failed(problem: Message | str, failed: Sequence[Message]) -> InputError:
     """Return a problem of the other nights, with those that failed before: they may be its cause."""
     if not failed:
@@ -343,31 +295,18 @@ def _and_failed(problem: Message | str, failed: Sequence[Message]) -> InputError
 
 
 def _cohort(
-    nights: Sequence[StatsRow],
-    reader: CohortReader,
-    failed: Sequence[Message],
-    covariates: Mapping[str, Mapping[str, float]] | None,
+    nights: Sequence[StatsRow], reader: CohortReader, failed: Sequence[Message]
 ) -> tuple[Cohort, str]:
     """Return the cohort, and why errors were not tested if they were not.
 
-    The cohort holds the table of all nights, differences between groups and errors against experts, and
-    estimates unless `covariates` is None.
+    The cohort holds the table of all nights, differences between groups and errors against experts.
     """
     made = cohort_table([night.measured for night in nights])
-    id_of = {night.group.night_id: night.id for night in nights if night.group}
     differences: tuple[GroupDifference, ...] = ()
-    estimates: tuple[CohortEstimate, ...] = ()
     try:
         group_of, subjects = grouping([(night.id, night.group) for night in nights], reader.groups)
         if reader.groups:
             differences = group_differences(made, group_of, subjects=subjects)
-        if covariates is not None:
-            scored = {night.id for night in nights if "expert" in night.measured.measures}
-            numbers = {
-                column: {id_of[name]: value for name, value in values.items() if name in id_of}
-                for column, values in covariates.items()
-            }
-            estimates = cohort_estimates(made, scored, groups=group_of, subjects=subjects, covariates=numbers)
     except InputError as error:
         raise _and_failed(message_of(error), failed) from None
     sources = {night.id: night.source for night in nights}
@@ -377,7 +316,7 @@ def _cohort(
         subjects,
         is_test=not any(night.measured.taught for night in nights),
     )
-    found = differences, estimates, errors, sources, reader.card
+    found = differences, errors, sources, reader.card
     return Cohort(measured, facts, made, reader.measuring, *found), untested
 
 
@@ -435,8 +374,6 @@ def print_stats(result: CohortResult) -> None:
             print_errors(cohort, out)
     if cohort.differences:
         print_groups(cohort.table, cohort.differences, out)
-    if cohort.estimates:
-        print_estimates(cohort.table, cohort.estimates, out)
     convention = (
         f"sleep statistics by the {cohort.options.convention} convention; a lasting REM bout is one of "
         f"{cohort.options.min_first_rem_seconds:g} s or more"

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ from stageguard.formats.sniffing import has_columns, xml_root
 from stageguard.formats.tables.delimited import read_rows
 from stageguard.formats.tables.row_times import parse_cells
 from stageguard.formats.tables.table import Table
-from stageguard.measures.days import NOON, day_of
 from stageguard.night.night import later
 from stageguard.night.stages import UNSCORED_NAME, WLDR4, WNR3, WS2, StageScheme
 from stageguard.night.timing import seconds_between
@@ -40,6 +39,7 @@ ASLEEP_COLUMNS = ("time", "sleep_wake", "sleep_stage", "raw_label")
 ASLEEP_STAGES = {"wake": "W", "NREM": "N", "REM": "R", "non_wear": UNSCORED_NAME}
 GGIR_COLUMNS = ("timenum", "sleepperiodtime", "invalidepoch", "class_id")
 GGIR_SLEEP_CLASS = 0.0  # of class_id: sleep in the sleep period
+NOON = time(12)
 EPOCH_SECONDS = 30.0  # of exports, whose intervals are multiples of it or of any second
 MOST_DAYS = 340  # of an export: more epochs do not fit one recording
 
@@ -226,6 +226,11 @@ def _in_zone(moment: datetime, zone: str) -> datetime:
         return moment.astimezone(ZoneInfo(zone)) if zone else moment
     except (ValueError, OSError, ZoneInfoNotFoundError):
         return moment
+
+
+def day_of(moment: datetime) -> date:
+    """Return the day of a moment, by the clock on the wall: the date of the last noon."""
+    return (moment.replace(tzinfo=None) - timedelta(hours=NOON.hour)).date()
 
 
 def _diary(
