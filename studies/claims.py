@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from stageguard.measures.architecture import ARCHITECTURE
-from stageguard.measures.paired import paired
+from stageguard.measures.samples import paired
 from stageguard.study.across import across_tables
 from stageguard.study.comparison import ASIDE, below_majority, error_ratio, errors_of
 from stageguard.study.derived import derived_of

@@ -34,7 +34,6 @@ from stageguard.guard.stream import StreamingDecoder as StreamingDecoder
 from stageguard.guard.strength import Strength as Strength
 from stageguard.measures.agreement import Agreement as Agreement
 from stageguard.measures.agreement import agreement as agreement
-from stageguard.measures.bands import expert_bands as expert_bands
 from stageguard.measures.experts import AmongExperts as AmongExperts
 from stageguard.measures.experts import among_experts as among_experts
 from stageguard.measures.experts import consensus as consensus
@@ -45,11 +44,12 @@ from stageguard.measures.grade_card import GradeCard as GradeCard
 from stageguard.measures.intervals import Interval as Interval
 from stageguard.measures.intervals import Intervals as Intervals
 from stageguard.measures.intervals import intervals as intervals
-from stageguard.measures.rare_events import RareEvent as RareEvent
-from stageguard.measures.rare_events import rare_events as rare_events
+from stageguard.measures.rare import RareEvent as RareEvent
+from stageguard.measures.rare import rare_events as rare_events
 from stageguard.measures.statistics import SleepStatistics as SleepStatistics
 from stageguard.measures.statistics import sleep_statistics as sleep_statistics
 from stageguard.measures.validity import Validity as Validity
+from stageguard.measures.validity import expert_bands as expert_bands
 from stageguard.measures.validity import validity as validity
 from stageguard.night.align import Aligned as Aligned
 from stageguard.night.align import align as align

@@ -16,7 +16,7 @@ import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from messages import mentions
 from stageguard.formats.outputs import write_decoding
-from stageguard.measures.groups import METHOD
+from stageguard.measures.samples import METHOD_OF_GROUPS
 from stageguard.measures.statistics import sleep_statistics
 from stageguard.synthetic.night import simulate_night
 
@@ -279,7 +279,7 @@ def test_groups_are_compared_for_argmax_guard_and_expert(run, cohort):
     assert "controls (n = 3) minus patients (n = 3)" in ran.out
     rows = [line for line in ran.out.partition("minus patients")[2].splitlines() if "lasting bout" in line]
     assert [line.split()[3] for line in rows] == ["guard"]  # a long title goes on beside the next row
-    assert " ".join(METHOD.split()) in " ".join(ran.out.split())
+    assert " ".join(METHOD_OF_GROUPS.split()) in " ".join(ran.out.split())
     rows_by_id = {row["id"]: row for row in read_tsv(cohort / "all.tsv")}
     assert [row["group"] for row in rows_by_id.values()] == ["controls", "patients"] * 3
     rows = read_tsv(cohort / "all-groups.tsv")
@@ -308,13 +308,13 @@ def test_groups_are_compared_for_argmax_guard_and_expert(run, cohort):
             "min",
         )
     book = json.loads((cohort / "all-groups.json").read_text())
-    assert book.pop("stageguard")["method"] == METHOD
+    assert book.pop("stageguard")["method"] == METHOD_OF_GROUPS
     assert list(book) == list(rows[0])
 
 
 def test_groups_are_in_json_too(run, cohort):
     ran = run("stats", *decoded_files(cohort), "--by", cohort / "groups.tsv", "--json").json
-    assert ran["method"] == METHOD
+    assert ran["method"] == METHOD_OF_GROUPS
     assert {row["scoring"] for row in ran["groups"]} == {"argmax", "guard"}
     assert ran["nights"][0]["group"] == "controls"
     assert ran["outputs"] == []

@@ -10,7 +10,7 @@ from scipy import stats
 
 from messages import naming
 from stageguard.errors import InputError
-from stageguard.measures.paired import WIDTH, bland_altman
+from stageguard.measures.samples import WIDTH, bland_altman
 
 
 def test_bias_and_limits_are_those_of_the_differences():

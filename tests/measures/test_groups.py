@@ -9,11 +9,10 @@ import pytest
 
 from messages import mentions, naming
 from stageguard.errors import InputError
-from stageguard.measures.cohort import CohortTable
-from stageguard.measures.groups import (
-    METHOD,
+from stageguard.measures.cohort import CohortTable, group_differences
+from stageguard.measures.samples import (
+    METHOD_OF_GROUPS,
     compare_samples,
-    group_differences,
     noncentrality_limits,
     t_cdf,
     t_quantile,
@@ -169,10 +168,10 @@ def test_groups_that_cannot_be_compared_are_one_line():
         group_differences(own, {"n0": "a", "n1": "a", "elsewhere": "b"})
     with pytest.raises(InputError, match=naming(3, "has a group")):
         group_differences(own, {"elsewhere": "b"})
-    with pytest.raises(InputError, match=naming("'subject s'", "'a'", "'b'")):
+    with pytest.raises(InputError, match=naming("subject 's'", "'a'", "'b'")):
         group_differences(own, {"n0": "a", "n1": "b"}, subjects={"n0": "s", "n1": "s"})
 
 
 def test_the_method_names_both_intervals():
-    assert "Welch" in METHOD
-    assert "noncentral t" in METHOD
+    assert "Welch" in METHOD_OF_GROUPS
+    assert "noncentral t" in METHOD_OF_GROUPS

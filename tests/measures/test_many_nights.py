@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stageguard as sg
-from stageguard.measures.many_nights import statistics_of_many
+from stageguard.measures.statistics import statistics_of_many
 
 SCHEMES = ("aasm5", "wnr3", "ws2")
 

@@ -12,7 +12,7 @@ import stageguard as sg
 from messages import mentions
 from nights import decode, random_probabilities
 from small import profile_of, refusal
-from stageguard.measures.rare_events import _match_events, early_rem_removed, rare_events
+from stageguard.measures.rare import _match_events, early_rem_removed, rare_events
 
 W, N, R = 0, 1, 2
 FREE = {"transition_weight": 0.0}  # the output is the argmax
@@ -140,7 +140,7 @@ def test_a_scheme_without_rem_has_only_the_profile_s_pairs():
 def test_only_a_decoding_has_a_before():
     with pytest.raises(sg.InputError) as error:
         rare_events(sg.Hypnogram([0, 1], "wnr3", 30.0))
-    refusal(error, r"expected a Decoding, which knows what it was before\. Use the result of decode\.$")
+    refusal(error, r"expected what decode\(\) returned\.$")
     with pytest.raises(sg.InputError) as error:
         rare_events(decode(probabilities((W, 9)), profile_of()), within_minutes=0)
     refusal(error, r"^within_minutes is 0, expected a number above 0\.$")

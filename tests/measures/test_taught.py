@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from cli_runner import Runner, error_line
+from cli_runner import Runner
 from stageguard.measures.taught import held_out_words, taught_by, taught_words
 from stageguard.profile.fingerprint import mark_of
 
@@ -147,13 +147,6 @@ def test_outputs_of_decode_are_known_without_their_probabilities(run, folder):
     assert "taught" not in ran.out
     ran = run("report", folder / "out", "--expert", folder / "experts")
     assert "6 of these 8 nights taught profile" in (folder / "out" / "cohort.report.html").read_text()
-
-
-def test_errors_of_taught_nights_do_not_correct_others(run, folder):
-    line = error_line(
-        run("stats", folder / "nights", "-p", folder / "lab.toml", "--scored", folder / "experts")
-    )
-    assert line.startswith("6 scored nights taught the profile (n0, n1, n2")
 
 
 def test_what_biases_steer_is_marked(nights):

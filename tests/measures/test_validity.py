@@ -197,9 +197,7 @@ def test_an_expert_scoring_has_to_fit():
 def test_a_bare_hypnogram_needs_a_profile():
     with pytest.raises(sg.InputError) as error:
         validity(night((N, 9)))
-    refusal(
-        error, r"^a Hypnogram comes without a profile, expected one", r"validity\(night, 'human-psg-5'\)\.$"
-    )
+    refusal(error, r"^a Hypnogram comes without a profile, expected one")
     with pytest.raises(sg.InputError) as error:
         validity([0, 1])
     refusal(error, r"expected a Hypnogram or a Decoding")

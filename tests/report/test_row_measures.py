@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nights import decode as decode_quietly
-from stageguard.measures.rare_events import early_rem_removed
+from stageguard.measures.rare import early_rem_removed
 from stageguard.report.summary import measures_of, summary_of
 from stageguard.synthetic.night import simulate_night
 

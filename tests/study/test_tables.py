@@ -16,7 +16,7 @@ from cli_runner import Runner
 from made_up_study import made_up
 from messages import mentions, naming
 from stageguard.errors import InputError
-from stageguard.measures.paired import Estimate, estimate, paired
+from stageguard.measures.samples import Estimate, estimate, paired
 from stageguard.measures.validity import validity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import WNR3

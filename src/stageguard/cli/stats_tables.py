@@ -16,10 +16,9 @@ from stageguard.cli.outcomes import length_words
 from stageguard.cli.terminal import Console, count, one_line
 from stageguard.formats.cohort_files import Cohort, scoring_names
 from stageguard.measures.architecture import ARCHITECTURE, STEERED_LIKE
-from stageguard.measures.cohort import CohortTable
+from stageguard.measures.cohort import CohortTable, GroupDifference
 from stageguard.measures.grade_card import GradeCard
-from stageguard.measures.groups import METHOD, GroupDifference
-from stageguard.measures.paired import METHOD_OF_TABLE, Estimate, bland_altman, estimate
+from stageguard.measures.samples import METHOD_OF_GROUPS, METHOD_OF_TABLE, Estimate, bland_altman, estimate
 from stageguard.night.quantities import EARLY_WORDS, Quantity, quantity_of, steered_words
 from stageguard.report.summary import shown, shown_rows, titled
 from stageguard.study.table import Cell
@@ -203,7 +202,7 @@ def print_groups(cohort: CohortTable, differences: Sequence[GroupDifference], ou
                 shown_lines.append([" ".join(lines[number:]) if last else lines[number], *cells])
         intervals = (">difference [95 % CI]", ">Cohen's d [95 % CI]")
         out.table(("", "stages", f">{first}", f">{second}", *intervals), shown_lines)
-    out.list("Method", [METHOD])
+    out.list("Method", [METHOD_OF_GROUPS])
 
 
 def _difference_cells(found: GroupDifference, decimals: int, sizes: tuple[int, int]) -> list[str]:

@@ -17,9 +17,9 @@ from stageguard.fitting.learning_curve import LearningCurve
 from stageguard.fitting.material import Material
 from stageguard.fitting.training import Training
 from stageguard.guard.decoding import Decoding
-from stageguard.measures.bands import expert_bands
 from stageguard.measures.intervals import DEFAULT_LEVEL, by_person, coverage, errors, intervals, reported
 from stageguard.measures.statistics import FIRST_REM_SECONDS, sleep_statistics
+from stageguard.measures.validity import expert_bands
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.fingerprint import Fingerprint
 from stageguard.profile.parts import words_of, write_rows

@@ -17,7 +17,7 @@ from stageguard.fitting.candidates import (
     Candidate,
 )
 from stageguard.fitting.scoring import Scores, mean_over_subjects, paired_error, paired_errors
-from stageguard.measures.groups import t_quantile
+from stageguard.measures.samples import t_quantile
 
 Status = Literal[
     "chosen",

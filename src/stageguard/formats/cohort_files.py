@@ -12,9 +12,9 @@ from stageguard.formats.outputs import REVIEW_SENTENCE, table_with_codebook
 from stageguard.measures.architecture import METHOD as ERRORS_METHOD
 from stageguard.measures.architecture import TEST as ERRORS_TEST
 from stageguard.measures.architecture import ArchitectureError
-from stageguard.measures.cohort import CohortTable, MeasuredScorings, codebook, cohort_table
+from stageguard.measures.cohort import CohortTable, GroupDifference, MeasuredScorings, codebook, cohort_table
 from stageguard.measures.grade_card import NOT_GRADED, GradeCard
-from stageguard.measures.groups import METHOD, GroupDifference
+from stageguard.measures.samples import METHOD_OF_GROUPS
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.taught import taught_words
 from stageguard.night.quantities import quantity_of
@@ -141,7 +141,7 @@ def write_cohort(cohort: Cohort, path: Path, *, overwrite: bool, spare: Iterable
     errors = [list(each.to_dict().values()) for each in cohort.errors]
     tables: list[tuple[str, Mapping[str, Any], list[list[Any]], dict[str, Any]]] = [
         ("", *_nights(cohort), _nights_origin(cohort)),
-        ("-groups", GROUP_COLUMNS, differences, {"method": METHOD}),
+        ("-groups", GROUP_COLUMNS, differences, {"method": METHOD_OF_GROUPS}),
         ("-errors", ERROR_COLUMNS, errors, {"method": cohort.errors_method}),
         ("-hours", *_hours(cohort.nights, names), {}),
     ]

@@ -12,7 +12,7 @@ import numpy as np
 from stageguard.arrays import NAN
 from stageguard.errors import InputError, MissingExtraError
 from stageguard.measures.bouts import bouts_of
-from stageguard.measures.paired import Estimate, estimate, improvement_percent, paired
+from stageguard.measures.samples import Estimate, estimate, improvement_percent, paired
 from stageguard.measures.statistics import AASM, StatisticsOptions
 from stageguard.night.align import where_scored
 from stageguard.night.hypnogram import UNSCORED, Hypnogram

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 
 import numpy as np
 
@@ -12,8 +13,9 @@ from stageguard.arrays import NAN, Floats
 from stageguard.errors import InputError
 from stageguard.guard.explain import Effect
 from stageguard.measures.bouts import hypnogram_of, period_for
-from stageguard.measures.parts import DayPart, lights_words
-from stageguard.measures.statistics import AASM, StatisticsOptions
+from stageguard.measures.cycles import DayPart
+from stageguard.measures.samples import Difference, compare_samples
+from stageguard.measures.statistics import AASM, StatisticsOptions, lights_words
 from stageguard.measures.taught import Taught, taught_by
 from stageguard.measures.validity import validity_of
 from stageguard.night.align import on_epochs_of, where_scored
@@ -266,3 +268,70 @@ def codebook(table: CohortTable) -> dict[str, dict[str, str]]:
             whose += f"; steered on {n_nights} nights {by}"
         book[column] = {"Description": f"{quantity.description}; {whose}", "Units": quantity.unit}
     return book
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDifference:
+    """One measure compared between two groups, in one scoring."""
+
+    measure: str
+    scoring: str
+    first: str
+    second: str
+    result: Difference
+    is_steered: bool = False  # whether the profile steered it on some nights
+
+
+def group_differences(
+    table: CohortTable,
+    groups: Mapping[str, str],
+    *,
+    subjects: Mapping[str, str] | None = None,
+    confidence: float = 0.95,
+) -> tuple[GroupDifference, ...]:
+    """Compare each pair of groups in every measure and scoring: the group named first minus the second.
+
+    `groups` and `subjects` are by night. Nights without a group are left out; nights of one subject are
+    averaged, since they are not independent.
+    """
+    rows = {name: row for row, name in enumerate(table.night_ids) if name in groups}
+    present = {groups[name] for name in rows}
+    levels = [level for level in dict.fromkeys(groups.values()) if level in present]
+    if len(levels) < 2:
+        which = f"all are in {levels[0]!r}" if levels else "none has a group"
+        raise InputError(f"of {len(table.night_ids)} nights {which}, expected two groups or more.")
+    units = _subjects_of(rows, groups, subjects or {})
+    differences = []
+    for first, second in combinations(levels, 2):
+        for name in table.names:
+            for scoring in table.values:
+                column = table.of(name, scoring)
+                result = compare_samples(*(_subject_means(column, units[level]) for level in (first, second)),
+                                         confidence=confidence)  # fmt: skip
+                is_steered = scoring == "after" and table.is_steered(quantity_of(name))
+                differences.append(GroupDifference(name, scoring, first, second, result, is_steered))
+    return tuple(differences)
+
+
+def _subjects_of(
+    rows: Mapping[str, int], groups: Mapping[str, str], subjects: Mapping[str, str]
+) -> dict[str, list[list[int]]]:
+    """Return, by group, the rows of each of its subjects; a night without a subject counts as a person."""
+    by_group: dict[str, dict[tuple[str, str], list[int]]] = {}
+    group_of: dict[str, str] = {}
+    for name, row in rows.items():
+        group, subject = groups[name], subjects.get(name)
+        if subject is not None and group_of.setdefault(subject, group) != group:
+            raise InputError(
+                f"subject {subject!r} is in the groups {group_of[subject]!r} and {group!r}, "
+                "expected one group per subject."
+            )
+        unit = ("night", name) if subject is None else ("subject", subject)
+        by_group.setdefault(group, {}).setdefault(unit, []).append(row)
+    return {group: list(rows_of.values()) for group, rows_of in by_group.items()}
+
+
+def _subject_means(column: Floats, units: list[list[int]]) -> Floats:
+    """Return the mean of each subject's nights, NaN left out."""
+    existing = [column[rows][~np.isnan(column[rows])] for rows in units]
+    return np.array([values.mean() if len(values) else NAN for values in existing])

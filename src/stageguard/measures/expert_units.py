@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 
 from stageguard.arrays import NAN, Floats
-from stageguard.measures.groups import t_quantile
+from stageguard.measures.samples import t_quantile
 from stageguard.schema import read_toml
 
 Verdict = Literal["as an expert", "worse", "not shown"]

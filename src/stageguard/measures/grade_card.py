@@ -33,7 +33,7 @@ from stageguard.measures.expert_units import (
     typical_ratio,
     verdict_of,
 )
-from stageguard.measures.paired import BlandAltman, bland_altman
+from stageguard.measures.samples import BlandAltman, bland_altman
 from stageguard.night.quantities import quantity_of
 from stageguard.night.stages import StageScheme
 from stageguard.profile.fingerprint import Fingerprint, StagerFeatures

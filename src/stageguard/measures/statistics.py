@@ -35,7 +35,7 @@ from typing import Literal
 import numpy as np
 
 from stageguard import checks
-from stageguard.arrays import NAN, Indices, Labels
+from stageguard.arrays import NAN, Floats, Indices, Labels, Mask
 from stageguard.lazy import ShownInNotebooks
 from stageguard.measures.bouts import (
     ScoredNight,
@@ -45,29 +45,25 @@ from stageguard.measures.bouts import (
     stage_counts,
     whole_epochs,
 )
-from stageguard.measures.parts import DayPart, cycles_of, hours_of, phases_of, zeitgeber_seconds
-from stageguard.night.hypnogram import UNSCORED
+from stageguard.measures.cycles import DayPart, cycles_of, hours_of, phases_of, zeitgeber_seconds
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.period import period_of
-from stageguard.night.quantities import NIGHT, Need
+from stageguard.night.quantities import NIGHT, REPORTED, STAGE, Need
 from stageguard.night.stages import StageScheme, canonical_name
 from stageguard.night.timing import Moment, lights_window
 from stageguard.values import ComparedByValue
 
 Convention = Literal["aasm", "yasa", "luna"]
 
-CONVENTIONS = ("aasm", "yasa", "luna")
 LONGEST_NIGHT_HOURS = 20.0  # our choice: longer recordings are days, in which no moment is bedtime
 SHORT_EPOCH_SECONDS = 15.0  # shorter epochs are scored in rodents, which sleep around the clock
-FIRST_REM_SECONDS = (
-    120.0  # our choice, of 1 to 3 min: single false epochs do not count, and hardly a true bout is missed
-)
+FIRST_REM_SECONDS = 120.0  # our choice, of 1 to 3 min: no single false epoch counts, hardly a bout is missed
 MOST_UNSCORED = 0.5  # our choice: with more of TIB unscored, efficiencies would say little about sleep
-
 # Luna's defaults for a little sleep long before all other sleep, which it disregards
 _LONG_WAKE_SECONDS = 120 * 60.0
 _LITTLE_SLEEP_SECONDS = 5 * 60.0
-
 _LONGEST_NIGHT_MINUTES = 60.0 * LONGEST_NIGHT_HOURS
+MINUTES_OF_STAGE = next(quantity for quantity in STAGE if quantity.key == "stage_minutes")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -75,40 +71,19 @@ class SleepStatistics(ComparedByValue, ShownInNotebooks):
     """Sleep statistics of one hypnogram. NaN where a quantity does not exist: see `reasons`.
 
     The numbers are those of `stageguard.night.quantities.NIGHT`.
-
-    Attributes
-    ----------
-    convention : str
-        The definitions: ``aasm``, ``yasa`` or ``luna``.
-    lights_off_epoch, lights_on_epoch : int
-        First epoch of TIB, and first epoch after it.
-    labels : array of int8
-        Label of each epoch of TIB, -1 where unscored.
-    stage_epochs : tuple of int
-        Epochs of each stage of the scheme.
-    shortest_rem_epochs : int
-        Shortest REM bout that ends `rem_latency_bout_minutes`.
-    day_hours : float
-        Length of what lights bound if it is 20 h or more, so that no moment is bedtime; else NaN.
-    assumed : tuple of str
-        What had to be assumed.
-    zeitgeber : float or None
-        How many seconds before TIB the light phase began; None without `lights_on_phase`.
-    awakenings, awakenings_with_final : float
-        Wake bouts within SPT, and the same plus the final awakening.
     """
 
     convention: Convention
     scheme: StageScheme
     epoch_seconds: float
-    lights_off_epoch: int
-    lights_on_epoch: int
-    labels: Labels
-    stage_epochs: tuple[int, ...]
-    shortest_rem_epochs: int
-    day_hours: float
+    lights_off_epoch: int  # first epoch of TIB
+    lights_on_epoch: int  # first epoch after TIB
+    labels: Labels  # of each epoch of TIB, -1 where unscored
+    stage_epochs: tuple[int, ...]  # of each stage of the scheme
+    shortest_rem_epochs: int  # of a REM bout that ends `rem_latency_bout_minutes`
+    day_hours: float  # length of what lights bound if it is 20 h or more, else NaN
     assumed: tuple[str, ...]
-    zeitgeber: float | None
+    zeitgeber: float | None  # seconds before TIB at which the light phase began, with `lights_on_phase`
     tib_minutes: float
     unscored_minutes: float
     spt_minutes: float = NAN
@@ -121,7 +96,7 @@ class SleepStatistics(ComparedByValue, ShownInNotebooks):
     sol_10min_minutes: float = NAN
     rem_latency_minutes: float = NAN
     rem_latency_bout_minutes: float = NAN
-    awakenings: float = NAN
+    awakenings: float = NAN  # wake bouts within SPT
     awakenings_with_final: float = NAN
     sfi_per_hour: float = NAN
 
@@ -147,7 +122,7 @@ class SleepStatistics(ComparedByValue, ShownInNotebooks):
 
     @property
     def cycles(self) -> float:
-        """NREM-REM cycles, as `stageguard.measures.parts` defines them."""
+        """NREM-REM cycles, as `stageguard.measures.cycles` defines them."""
         cycles = self._cycles
         return NAN if cycles is None else float(len(cycles))
 
@@ -208,7 +183,7 @@ class SleepStatistics(ComparedByValue, ShownInNotebooks):
 
     @property
     def is_of_longest_sleep(self) -> bool:
-        """Whether it was measured in the longest sleep of a long recording; `assumed` says where that is."""
+        """Whether it was measured in the longest sleep of a long recording, as `assumed` says."""
         return self._is_one_night and not self.has_bedtime
 
     @property
@@ -316,15 +291,18 @@ class StatisticsOptions:
         hypnogram = hypnogram_of(night)
         scheme, epoch_seconds = hypnogram.scheme, hypnogram.epoch_seconds
         convention = self.convention
-        checks.choice(convention, "convention", CONVENTIONS)
+        checks.choice(convention, "convention", ("aasm", "yasa", "luna"))
         first, stop = lights_window(hypnogram, *self.lights)
         hours = (stop - first) * epoch_seconds / 3600.0
         is_day = hours >= LONGEST_NIGHT_HOURS
         assumed = ASSUMED_OF_TIB[self.lights_off is not None, self.lights_on is not None]
-        if is_day and self.lights == (None, None) and self._may_be_night(epoch_seconds):
+        may_be_person = self.lights_on_phase is None and epoch_seconds >= SHORT_EPOCH_SECONDS
+        if is_day and self.lights == (None, None) and may_be_person and scheme.wake is not None:
             begin, end = period_of(hypnogram.labels, scheme.wake_index, epoch_seconds)
-            if scheme.wake is not None and begin < end:
-                assumed = (_longest_sleep_words(begin, end, hours),)
+            if begin < end:
+                where = f"the sleep period of the longest sleep (epochs {begin + 1:,} to {end:,})"
+                without = f"of a recording of {hours:.1f} h without lights, so that SOL and SE do not exist"
+                assumed = (f"TIB is {where} {without}: give lights off and lights on",)
                 first, stop = begin, end
         labels = hypnogram.labels[first:stop]
         # Luna trims after lights are known, so that its first epoch may lie later than lights off
@@ -357,10 +335,6 @@ class StatisticsOptions:
             ),
         )
 
-    def _may_be_night(self, epoch_seconds: float) -> bool:
-        """Whether a long recording may be of a person, who sleeps once a day."""
-        return self.lights_on_phase is None and epoch_seconds >= SHORT_EPOCH_SECONDS
-
     @property
     def lights(self) -> tuple[Moment | None, Moment | None]:
         """Lights off and lights on."""
@@ -370,11 +344,17 @@ class StatisticsOptions:
 AASM = StatisticsOptions()  # of the whole recording, where nothing else is asked for
 
 
-def _longest_sleep_words(first: int, stop: int, hours: float) -> str:
-    return (
-        f"TIB is the sleep period of the longest sleep (epochs {first + 1:,} to {stop:,}) of a recording of "
-        f"{hours:.1f} h without lights, so that SOL and SE do not exist: give lights off and lights on"
-    )
+def lights_words(hypnogram: Hypnogram, lights_off: Moment | None, lights_on: Moment | None) -> str:
+    """Return where lights cut a night, as in ``lights off at 60 s (epoch 3)``; empty without lights."""
+    first, stop = lights_window(hypnogram, lights_off, lights_on)
+    words = []
+    for which, moment, epoch in (("off", lights_off, first), ("on", lights_on, stop)):
+        if moment is not None:
+            clock = hypnogram.clock_at(epoch)
+            time = "" if clock is None else f"{clock:%H:%M:%S}, "
+            seconds = hypnogram.offset_seconds + epoch * hypnogram.epoch_seconds
+            words.append(f"lights {which} at {time}{seconds:.10g} s (epoch {epoch + 1:,})")
+    return ", ".join(words)
 
 
 def _epochs_luna_counts(labels: Labels, scheme: StageScheme, epoch_seconds: float) -> tuple[Labels, int]:
@@ -473,3 +453,44 @@ def _long_names(scheme: StageScheme) -> Mapping[str, str]:
     names = {name: {"N": "NREM", "S": "SLEEP"}.get(canonical_name(name) or "", name) for name in scheme.names}
     names |= {} if scheme.wake is None else {scheme.wake: "WAKE"}
     return MappingProxyType(names | ({} if scheme.rem is None else {scheme.rem: "REM"}))
+
+
+def statistics_of_many(labels: Labels, scheme: StageScheme, epoch_seconds: float) -> dict[str, Floats]:
+    """Return reported statistics and minutes of stages of many scorings (n, n_epochs) of one time in bed.
+
+    Each is an array (n,), NaN where the statistic does not exist, by the convention ``aasm``.
+    """
+    n, n_epochs = labels.shape
+    minutes = epoch_seconds / 60.0
+    values = {quantity.key: np.full(n, NAN) for quantity in REPORTED}
+    for index, stage in enumerate(scheme.names):
+        values[MINUTES_OF_STAGE.of(stage).key] = (labels == index).sum(axis=1) * minutes
+    if scheme.wake is None or not n_epochs:
+        return values
+    is_scored, is_wake = labels != UNSCORED, labels == scheme.wake_index
+    asleep = is_scored & ~is_wake
+    n_scored, has_sleep = is_scored.sum(axis=1), asleep.any(axis=1)
+    tst = np.where(n_scored > 0, asleep.sum(axis=1) * minutes, NAN)
+    first, last = _first(asleep), n_epochs - 1 - _first(asleep[:, ::-1])
+    place = np.arange(n_epochs)
+    wake_inside = is_wake & (place >= first[:, None]) & (place <= last[:, None])
+    begins = wake_inside.copy()
+    begins[:, 1:] &= ~is_wake[:, :-1]
+    values["tst_minutes"] = tst
+    values["waso_minutes"] = np.where(has_sleep, wake_inside.sum(axis=1) * minutes, NAN)
+    values["awakenings"] = np.where(has_sleep, begins.sum(axis=1), NAN)
+    if n_epochs * minutes < 60.0 * LONGEST_NIGHT_HOURS:
+        is_scored_enough = n_scored >= (1.0 - MOST_UNSCORED) * n_epochs
+        values["se_percent"] = np.where(is_scored_enough, 100.0 * tst / (n_epochs * minutes), NAN)
+        values["sol_minutes"] = np.where(has_sleep, first * minutes, NAN)
+        if scheme.rem is not None:
+            is_rem = labels == scheme.rem_index
+            latency = (_first(is_rem) - first) * minutes
+            values["rem_latency_minutes"] = np.where(is_rem.any(axis=1), latency, NAN)
+    return values
+
+
+def _first(flags: Mask) -> Indices:
+    """Return the first place that is set in each row; 0 where none is."""
+    places: Indices = flags.argmax(axis=1)
+    return places

@@ -1,7 +1,7 @@
 """Whether a hypnogram looks like expert scoring: validity indicators against two-sided expert bands.
 
 The joint score says whether a night differs, the bands say in what. Neither says that it is right: a night
-can lie inside every band and agree with no expert. `measures.bands` counts the bands over experts' scorings.
+can lie inside every band and agree with no expert.
 
 The indicators are those of `stageguard.night.quantities`: stage changes and uncommon transitions among
 adjacent scored pairs, flips A-B-A of one epoch, and the complete bouts of each stage.
@@ -24,7 +24,7 @@ import numpy as np
 
 from stageguard import checks
 from stageguard.arrays import NAN, Ints, Ints32, Labels, Mask
-from stageguard.errors import Argument, InputError, Message
+from stageguard.errors import InputError
 from stageguard.guard.automaton import minimum_epochs
 from stageguard.guard.decoding import Decoding
 from stageguard.lazy import ShownInNotebooks
@@ -45,7 +45,8 @@ from stageguard.night.quantities import JOINT, Quantity, indicators_of
 from stageguard.night.stages import WNR3, StageScheme
 from stageguard.night.timing import Moment
 from stageguard.profile.night_stages import in_stages_of
-from stageguard.profile.profile import Profile
+from stageguard.profile.parts import Band
+from stageguard.profile.profile import Profile, as_profile
 from stageguard.values import ComparedByValue
 
 Place = Literal["below", "inside", "above", "no band"]
@@ -55,33 +56,20 @@ PAPER_PAIRS = (("W", "R"), ("R", "N"))
 NO_JOINT = "the profile has no joint score of expert nights"
 NO_SLEEP = "no epoch is scored as sleep"
 SHORTEST_NIGHT_HOURS = 2.0  # scored hours; indicators of shorter nights vary too much for a range
+FEWEST_SCORINGS = 10  # our choice: the 5th percentile of fewer is the smallest of them
 
 
 @dataclass(frozen=True, slots=True)
 class Indicator:
-    """One indicator of a night, and where it lies in the experts' range.
-
-    Attributes
-    ----------
-    name, unit : str
-        Its name and its unit.
-    value : float
-        Its value; NaN if it does not exist.
-    low, high : float
-        The experts' range at this night's epoch length; NaN without one.
-    place : str
-        ``below``, ``inside`` or ``above`` the range; ``no band`` if there is nothing to compare.
-    reason : str
-        Why the value is NaN, or why a band of the profile does not apply; else empty.
-    """
+    """One indicator of a night, and where it lies in the experts' range."""
 
     name: str
-    value: float
+    value: float  # NaN if it does not exist
     unit: str
-    low: float
+    low: float  # the experts' range at this night's epoch length; NaN without one
     high: float
     place: Place
-    reason: str = ""
+    reason: str = ""  # why the value is NaN, or why a band of the profile does not apply
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, without the name."""
@@ -90,36 +78,17 @@ class Indicator:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Validity(ComparedByValue, ShownInNotebooks):
-    """The indicators of one night.
+    """The indicators of one night."""
 
-    Attributes
-    ----------
-    profile : str
-        Name of the profile with the bands, pairs and minimum bouts.
-    n_epochs_scored, hours_scored : int, float
-        How much of the sleep period, or of the recording if the profile measures that, is scored.
-    joint : Indicator
-        The joint score of the indicators, its range from 0 to the experts' threshold; with a reason if there
-        is none.
-    indicators : mapping
-        Each indicator by name; the names are listed in `stageguard.night.quantities`.
-    rare_pairs : mapping
-        How often each of the profile's ``tvr_pairs`` occurs, such as ``"W->R"``.
-    bouts_below_minimum : mapping
-        Complete bouts shorter than the profile's minimum, for each stage that has one.
-    expert_bouts_below_minimum, expert_bouts_lost : mapping or None
-        The same in an expert's scoring, and those of which the night has no epoch; None without an expert.
-    """
-
-    profile: str
-    n_epochs_scored: int
+    profile: str  # with the bands, pairs and minimum bouts
+    n_epochs_scored: int  # of the sleep period, or of the recording if the profile measures that
     hours_scored: float
-    joint: Indicator
-    indicators: Mapping[str, Indicator]
-    rare_pairs: Mapping[str, int]
-    bouts_below_minimum: Mapping[str, int]
-    expert_bouts_below_minimum: Mapping[str, int] | None = None
-    expert_bouts_lost: Mapping[str, int] | None = None
+    joint: Indicator  # the joint score; its range is from 0 to the experts' threshold
+    indicators: Mapping[str, Indicator]  # by the names of `stageguard.night.quantities`
+    rare_pairs: Mapping[str, int]  # how often each of the profile's ``tvr_pairs`` occurs, such as ``"W->R"``
+    bouts_below_minimum: Mapping[str, int]  # complete bouts, of each stage with a minimum
+    expert_bouts_below_minimum: Mapping[str, int] | None = None  # in the expert's scoring; None without
+    expert_bouts_lost: Mapping[str, int] | None = None  # those of which the night has no epoch
 
     @property
     def looks_like_experts(self) -> bool | None:
@@ -280,21 +249,12 @@ def validity_of(
 
 
 def _profile_for(night: ScoredNight, profile: Profile | str | None) -> Profile:
-    if isinstance(profile, Profile):
-        return profile
     if profile is not None:
-        return Profile.load(profile)
+        return as_profile(profile)
     if isinstance(night, Decoding):
         return night.profile
-    # the error about a missing profile must not hide that the night is no night at all
-    hypnogram_of(night)  # raises an error unless the night is a hypnogram
     raise InputError(
-        Message(
-            "a Hypnogram comes without a profile, expected one to take the expert bands from. Give its "
-            "name: ",
-            Argument("profile", "human-psg-5", "validity(night, 'human-psg-5')"),
-            ".",
-        )
+        "a Hypnogram comes without a profile, expected one with expert bands: profile='human-psg-5'."
     )
 
 
@@ -453,3 +413,75 @@ def _expert_bouts(
     n_kept = np.add.reduceat(labels == of_expert, bouts.starts, dtype=np.intp)
     lost = short & (n_kept == 0)
     return _with_minimum(profile, bouts.stages[short]), _with_minimum(profile, bouts.stages[lost])
+
+
+def expert_bands(
+    experts: Sequence[Hypnogram | Sequence[Hypnogram]],
+    profile: Profile | str,
+    *,
+    percentiles: tuple[float, float] = (5.0, 95.0),
+) -> Mapping[str, Band]:
+    """Count the band of every validity indicator over expert scorings.
+
+    Every scoring counts by itself, so that the bands include the spread between scorers as well as between
+    nights.
+
+    Parameters
+    ----------
+    experts : sequence of Hypnogram, or of sequences of Hypnogram
+        Scored nights; of a night that several experts scored, all of their scorings.
+    profile : Profile or str
+        Gives the stages, into which finer ones are merged, and the uncommon transitions that TVR counts.
+    percentiles : tuple of float
+        Lower and upper end of the bands.
+
+    Returns
+    -------
+    mapping of str to Band
+        Bands by the names of the indicators of `sg.validity`. An indicator that fewer than ten scorings
+        have, or that is the same in all of them, has no band.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> experts = [sg.simulate_night("human-psg-5", seed=seed).expert for seed in range(10)]
+    >>> band = sg.expert_bands(experts, "human-psg-5")["fragmentation_index"]
+    >>> 0 < band.low < band.high
+    True
+    """
+    profile = as_profile(profile)
+    low, high = percentiles
+    if not 0.0 <= low < high <= 100.0:
+        raise InputError(
+            f"percentiles are {low:g} and {high:g}, expected two from 0 to 100, the lower first."
+        )
+    if not isinstance(experts, list | tuple):
+        raise InputError(f"experts are {checks.shown(experts)}, expected a list of scored nights.")
+    panels = [[panel] if isinstance(panel, Hypnogram) else list(panel) for panel in experts]
+    scorings = [hypnogram_of(scoring) for panel in panels for scoring in panel]
+    # a change per epoch is another number at another epoch length
+    lengths = sorted({scoring.epoch_seconds for scoring in scorings})
+    if len(lengths) != 1:
+        found = " s and ".join(f"{each:g}" for each in lengths)
+        problem = f"epochs last {found} s, expected one epoch length" if lengths else "no scoring is given"
+        raise InputError(f"{problem}.")
+    # short scorings vary too much and would widen every band
+    measured = [
+        validity(scoring, profile).indicators
+        for scoring in scorings
+        if np.count_nonzero(scoring.labels != UNSCORED) * lengths[0] >= 3600.0 * SHORTEST_NIGHT_HOURS
+    ]
+    counted = f"{len(scorings)} expert nights"
+    if len(scorings) != len(panels):
+        counted = f"{len(scorings)} expert scorings of {len(panels)} nights"
+    bands = {}
+    for name, quantity in indicators_of(profile.scheme.names).items():
+        values = np.array([indicators[name].value for indicators in measured])
+        existing = values[~np.isnan(values)]
+        if len(existing) >= FEWEST_SCORINGS:
+            ends = [float(f"{value:.4g}") for value in np.percentile(existing, (low, high))]
+            # a band without width would call every other night unusual
+            if ends[0] < ends[1]:
+                source = f"{low:g}th to {high:g}th percentile over {counted}"
+                bands[name] = Band(ends[0], ends[1], source, quantity.unit)
+    return bands

@@ -14,7 +14,7 @@ from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import common_scheme
 from stageguard.measures.bouts import ScoredNight, expert_of, period_for
 from stageguard.measures.cohort import measure
-from stageguard.measures.paired import BlandAltman, bland_altman
+from stageguard.measures.samples import BlandAltman, bland_altman
 from stageguard.measures.taught import warn_of_taught
 from stageguard.measures.validity import Indicator, validity_of
 from stageguard.night.align import on_epochs_of, where_scored

@@ -31,8 +31,8 @@ from stageguard.measures.cohort import (
     measure_night,
 )
 from stageguard.measures.grade_card import GradeCard, graded_as, require_card
-from stageguard.measures.groups import METHOD as GROUPS_METHOD
-from stageguard.measures.paired import METHOD_OF_PLOTS
+from stageguard.measures.samples import METHOD_OF_GROUPS as GROUPS_METHOD
+from stageguard.measures.samples import METHOD_OF_PLOTS
 from stageguard.measures.taught import NO_TEST, Taught, taught_words
 from stageguard.measures.validity import place_in
 from stageguard.night.colours import stage_shade, top_down

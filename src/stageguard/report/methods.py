@@ -19,7 +19,7 @@ from stageguard.guard.decoding import CITATION, Decoding
 from stageguard.guard.explain import Effect
 from stageguard.guard.strength import Strength
 from stageguard.measures.bouts import period_for
-from stageguard.measures.parts import lights_words
+from stageguard.measures.statistics import lights_words
 from stageguard.night.hypnodensity import FromLabels
 from stageguard.night.period import APART_MINUTES, ASLEEP_MINUTES, WINDOW_MINUTES, Period
 from stageguard.night.quantities import NIGHT

@@ -13,9 +13,8 @@ from math import isnan
 import numpy as np
 
 from stageguard.arrays import Floats
-from stageguard.measures.cohort import CohortTable
-from stageguard.measures.groups import GroupDifference, group_differences
-from stageguard.measures.paired import BlandAltman, bland_altman
+from stageguard.measures.cohort import CohortTable, GroupDifference, group_differences
+from stageguard.measures.samples import BlandAltman, bland_altman
 from stageguard.measures.validity import band_at, place_in
 from stageguard.night.colours import PAGE
 from stageguard.night.hypnogram import Hypnogram

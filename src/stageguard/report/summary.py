@@ -15,9 +15,8 @@ from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import cuts_of, hypnogram_before, period_for
 from stageguard.measures.cohort import CohortTable
 from stageguard.measures.hinges import hinges_of
-from stageguard.measures.parts import lights_words
-from stageguard.measures.rare_events import early_rem_removed
-from stageguard.measures.statistics import AASM, StatisticsOptions
+from stageguard.measures.rare import early_rem_removed
+from stageguard.measures.statistics import AASM, StatisticsOptions, lights_words
 from stageguard.measures.validity import Validity, validity_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import (

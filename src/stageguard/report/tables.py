@@ -24,7 +24,7 @@ from stageguard.measures.intervals import (
     origin_of,
     why_withheld,
 )
-from stageguard.measures.rare_events import RareEvent, rare_events
+from stageguard.measures.rare import RareEvent, rare_events
 from stageguard.measures.statistics import SleepStatistics, StatisticsOptions
 from stageguard.measures.taught import NO_TEST, taught_by, taught_words
 from stageguard.measures.validity import Indicator, Validity, validity_of

@@ -11,8 +11,7 @@ import numpy as np
 
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import Change
-from stageguard.measures.parts import lights_words
-from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, StatisticsOptions
+from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, StatisticsOptions, lights_words
 from stageguard.measures.validity import Validity
 from stageguard.night.quantities import quantity_of
 from stageguard.night.stages import StageScheme

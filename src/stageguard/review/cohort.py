@@ -21,7 +21,7 @@ from hashlib import sha256
 import numpy as np
 
 from stageguard.arrays import NAN
-from stageguard.measures.groups import t_quantile
+from stageguard.measures.samples import t_quantile
 from stageguard.review.plan import Plan
 from stageguard.review.targets import LEVEL
 

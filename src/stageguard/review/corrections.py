@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.arrays import NAN, Floats, Indices, Labels, Mask
-from stageguard.measures.many_nights import MINUTES_OF_STAGE
+from stageguard.measures.statistics import MINUTES_OF_STAGE
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.stages import StageScheme
 

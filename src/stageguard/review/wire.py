@@ -15,7 +15,7 @@ from stageguard.errors import InputError, for_people, visible
 from stageguard.formats.event_files import EVENT_FORMATS
 from stageguard.guard.explain import Change, in_bouts
 from stageguard.measures.bouts import cuts_of, period_for
-from stageguard.measures.parts import cycles_of
+from stageguard.measures.cycles import cycles_of
 from stageguard.measures.statistics import SleepStatistics
 from stageguard.measures.validity import Validity, validity_of
 from stageguard.night.colours import stage_shade, top_down

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import isnan
 
 from stageguard.measures.architecture import ARCHITECTURE
-from stageguard.measures.paired import Estimate, estimate, paired
+from stageguard.measures.samples import Estimate, estimate, paired
 from stageguard.study.comparison import (
     NO_REM_NOTE,
     STARS_NOTE,

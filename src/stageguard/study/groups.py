@@ -9,8 +9,7 @@ import numpy as np
 
 from stageguard.errors import InputError
 from stageguard.measures.architecture import ARCHITECTURE
-from stageguard.measures.groups import Difference, compare_samples
-from stageguard.measures.paired import estimate
+from stageguard.measures.samples import Difference, compare_samples, estimate
 from stageguard.study.comparison import (
     OVER_SUBJECTS,
     Records,

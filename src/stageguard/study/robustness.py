@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from stageguard.arrays import NAN
-from stageguard.measures.groups import t_quantile
-from stageguard.measures.paired import Estimate, estimate
+from stageguard.measures.samples import Estimate, estimate, t_quantile
 from stageguard.study.comparison import (
     OVER_SUBJECTS,
     Column,

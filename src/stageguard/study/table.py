@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import isnan
 
-from stageguard.measures.paired import Estimate
+from stageguard.measures.samples import Estimate
 
 Cell = str | float | Estimate
 FORMATS = {"md": "Markdown", "tex": "LaTeX", "csv": "CSV"}

@@ -36,7 +36,7 @@ from stageguard.cli.scored_files import (
 from stageguard.cli.terminal import Console
 from stageguard.errors import InputError
 from stageguard.measures.bouts import period_for
-from stageguard.measures.parts import lights_words
+from stageguard.measures.statistics import lights_words
 from stageguard.measures.validity import Indicator, Validity, validity_of
 from stageguard.report.summary import RecordingFacts, looking_like_experts, shown
 from stageguard.runner.inputs import Input, lights_of

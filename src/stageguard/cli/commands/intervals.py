@@ -34,8 +34,7 @@ from stageguard.measures.intervals import (
 )
 from stageguard.measures.intervals import Method as IntervalMethod
 from stageguard.measures.intervals import intervals as measure_intervals
-from stageguard.measures.parts import lights_words
-from stageguard.measures.statistics import Convention
+from stageguard.measures.statistics import Convention, lights_words
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules.target import FEWEST_NIGHTS

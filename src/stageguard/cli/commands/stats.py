@@ -44,8 +44,8 @@ from stageguard.formats.cohort_files import (
 from stageguard.formats.companions import ListRow
 from stageguard.measures.agreement import swapped_words
 from stageguard.measures.architecture import Errors, architecture_errors, night_errors
-from stageguard.measures.cohort import MeasuredScorings, cohort_table
-from stageguard.measures.groups import METHOD, GroupDifference, group_differences
+from stageguard.measures.cohort import GroupDifference, MeasuredScorings, cohort_table, group_differences
+from stageguard.measures.samples import METHOD_OF_GROUPS
 from stageguard.measures.statistics import Convention, StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import steered_words
@@ -250,7 +250,7 @@ class CohortResult:
         if self.cohort is not None and self.cohort.differences:
             names = scoring_names(self.cohort.table.values)
             content["groups"] = [difference_dict(each, names) for each in self.cohort.differences]
-            content["method"] = METHOD
+            content["method"] = METHOD_OF_GROUPS
         if self.cohort is not None and self.cohort.errors:
             content["errors"] = [each.to_dict() for each in self.cohort.errors]
             content["errors_method"] = self.cohort.errors_method

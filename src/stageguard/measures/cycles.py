@@ -1,4 +1,4 @@
-"""Parts of a recording: hours and phases with their stage times, and NREM-REM cycles.
+"""NREM-REM cycles of a night, and stage times hour by hour, and in the light and the dark.
 
 Cycles are those of Feinberg and Floyd. A REM period is REM with interruptions of less than 15 min; the first
 may be of any length, later ones last 5 min or more. Cycles are divided by REM periods, and by 15 min or more
@@ -19,53 +19,22 @@ from stageguard.arrays import DAY_SECONDS, NAN, Indices, Labels, Mask
 from stageguard.measures.bouts import bouts_of, runs_of, whole_epochs
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import StageScheme, canonical_name
-from stageguard.night.timing import Moment, clock_seconds, lights_window, time_of_day
+from stageguard.night.timing import clock_seconds, time_of_day
 
 LIGHT_PHASE_SECONDS = 43200.0  # 12 h of light and 12 h of darkness
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DayPart:
-    """An hour or a phase of a recording.
+    """An hour or a phase of a recording."""
 
-    Attributes
-    ----------
-    name : str
-        ``light``, ``dark``, ``ZT 3`` (fourth hour after lights on) or ``hour 3`` (fourth hour of TIB).
-    n_epochs : int
-        Epochs in it; the first and the last hour may be cut short.
-    scored_minutes : float
-        Scored time in it.
-    stage_minutes, stage_percent : mapping
-        Time per stage, in minutes and in percent of the scored time (NaN where nothing is scored).
-    bouts : mapping
-        Bouts per stage that begin in it.
-    mean_bout_minutes : mapping
-        Mean length of these bouts, wherever they end; NaN without one.
-    """
-
-    name: str
-    n_epochs: int
+    name: str  # ``light``, ``dark``, ``ZT 3`` (fourth hour after lights on), ``hour 3`` (fourth of TIB)
+    n_epochs: int  # the first and the last hour may be cut short
     scored_minutes: float
     stage_minutes: Mapping[str, float]
-    stage_percent: Mapping[str, float]
-    bouts: Mapping[str, int]
-    mean_bout_minutes: Mapping[str, float]
-
-
-def lights_words(hypnogram: Hypnogram, lights_off: Moment | None, lights_on: Moment | None) -> str:
-    """Return where lights cut a night, as in ``lights off at 60 s (epoch 3)``; empty without lights."""
-    if lights_off is None and lights_on is None:
-        return ""
-    first, stop = lights_window(hypnogram, lights_off, lights_on)
-    words = []
-    for which, moment, epoch in (("off", lights_off, first), ("on", lights_on, stop)):
-        if moment is not None:
-            clock = hypnogram.clock_at(epoch)
-            time = "" if clock is None else f"{clock:%H:%M:%S}, "
-            seconds = hypnogram.offset_seconds + epoch * hypnogram.epoch_seconds
-            words.append(f"lights {which} at {time}{seconds:.10g} s (epoch {epoch + 1:,})")
-    return ", ".join(words)
+    stage_percent: Mapping[str, float]  # of the scored time; NaN where nothing is scored
+    bouts: Mapping[str, int]  # that begin in it
+    mean_bout_minutes: Mapping[str, float]  # of these, wherever they end; NaN without one
 
 
 def zeitgeber_seconds(hypnogram: Hypnogram, lights_on_phase: str, first: int) -> float:
