@@ -115,6 +115,8 @@ def print_summary(
         rows.append((title, placed(before, told.before_place), placed(after, told.after_place), last))
     changed = f"{summary.n_changed:,} ({summary.changed_percent:.1f} %)"
     rows += [*more, ("Epochs changed", "", changed, "")]
+    if summary.n_ties:
+        rows.append(("Ties resolved by neighbours", "", summary.n_ties, ""))
     if summary.n_filled:
         rows.append(("Epochs filled (no evidence)", "", summary.n_filled, ""))
     if summary.n_unscored:

@@ -230,6 +230,7 @@ def output_texts(
         "score": decoding.score,
         "n_scored": effect.n_scored,
         "n_changed": effect.n_changed,
+        "n_ties": effect.n_ties,
         "changed_by": effect.changed_by,
         **{name: getattr(effect, name) for name in NIGHT_FACTS},
         "n_filled": int(np.count_nonzero(decoding.filled)),

@@ -139,6 +139,14 @@ class Decoding(ComparedByValue, ExportableStages):
         put(self, "removed_bouts", strength.clock_removed)
 
     @property
+    def n_ties(self) -> int:
+        """Epochs between equally likely stages that have another of them than the first, as argmax has."""
+        return (
+            int(np.count_nonzero((self.hypnogram.labels != self.argmax) & (self.argmax >= 0)))
+            - self.n_changed
+        )
+
+    @property
     def assumed(self) -> tuple[str, ...]:
         """What had to be assumed about the input."""
         return assumptions(self.profile, self.night)

@@ -417,6 +417,8 @@ class Effect:
         The weight of the transitions.
     n_unscored : int
         Epochs that are left without a stage.
+    n_ties : int
+        Epochs between equally likely stages that got the stage of a neighbour, which is no change.
     has_lights_off, has_lights_on : bool
         Whether lights cut the recording.
     is_taught : bool
@@ -435,6 +437,7 @@ class Effect:
     has_lights_on: bool = False
     is_taught: bool = False
     from_labels: FromLabels | None = None
+    n_ties: int = 0
 
     @classmethod
     def of(cls, decoding: Decoding) -> Effect:
@@ -451,6 +454,7 @@ class Effect:
             decoding.night.lights_on is not None,
             mark_of(decoding.argmax) in taught_by if taught_by else False,
             decoding.from_labels,
+            decoding.n_ties,
         )
 
     @classmethod
@@ -469,6 +473,7 @@ class Effect:
             int(record.get("n_unscored", 0)),  # this and the rest: missing in outputs of earlier versions
             **night_facts,
             from_labels=record.get("provenance", {}).get("from_labels"),
+            n_ties=int(record.get("n_ties", 0)),
         )
 
 

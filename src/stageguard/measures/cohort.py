@@ -97,6 +97,8 @@ class CohortNight:
     @property
     def n_changed(self) -> int | None:
         """Number of epochs whose stage decoding changed; None if nothing was decoded."""
+        if self.effect is not None:
+            return self.effect.n_changed
         if self.before is None or self.after is None:
             return None
         before, after = self.before.labels, self.after.labels

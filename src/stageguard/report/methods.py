@@ -28,7 +28,7 @@ from stageguard.profile.profile import OFF, Profile
 from stageguard.profile.rules.band import BandRule
 from stageguard.profile.rules.match import MatchRule
 from stageguard.profile.rules.target import HIGHEST_AIM, YIELDING_WEIGHT, TargetRule
-from stageguard.report.numbers import and_list, count, sentence
+from stageguard.report.numbers import and_list, count, sentence, ties_words
 from stageguard.version import __version__
 
 NO_LIGHTS: tuple[Moment | None, Moment | None] = (None, None)
@@ -235,10 +235,10 @@ def change_sentence(effects: Sequence[Effect], profiles: Sequence[Profile]) -> s
         text += f", {'all ' * (n_changed > 1)}{made_by[causes.most_common(1)[0][0]]}"
     elif listed:
         text += f": {and_list(listed)}"
-    if len(effects) == 1:
-        return f"{text}."
-    shares = np.array([100 * each.n_changed / max(1, each.n_scored) for each in effects])
-    return f"{text}; per night {median_range(shares, '.1f')} %."
+    if len(effects) > 1:
+        shares = np.array([100 * each.n_changed / max(1, each.n_scored) for each in effects])
+        text += f"; per night {median_range(shares, '.1f')} %"
+    return ". ".join(filter(None, (text, ties_words(sum(effect.n_ties for effect in effects)), ""))) + "."
 
 
 def median_range(values: np.ndarray[Any, np.dtype[np.float64]], form: str) -> str:

@@ -266,7 +266,7 @@ def _tables(
         "transitions": tuple(tables.transition_matrices(scorings, cuts_of(decoding))),
         "changes": grouped,
         "n_left_out": len(changes) - sum(len(group.rows) for group in grouped),
-        "changes_intro": changes_intro(changes),
+        "changes_intro": changes_intro(changes, decoding.n_ties),
     }
 
 

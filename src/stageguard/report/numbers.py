@@ -51,6 +51,11 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else noun + 's'}"
 
 
+def ties_words(n_ties: int) -> str:
+    """Return how many ties between stages their neighbours resolved; empty without any."""
+    return f"{count(n_ties, 'tie')} between stages resolved by neighbouring epochs" if n_ties else ""
+
+
 def and_list(names: Iterable[str]) -> str:
     """Return names with commas and a final "and"."""
     *most, last = names

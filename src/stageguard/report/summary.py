@@ -347,6 +347,7 @@ class DecodingSummary:
     offset_seconds: float
     n_scored: int
     n_changed: int
+    n_ties: int
     n_filled: int
     n_unscored: int
     joint: JointScores
@@ -401,6 +402,7 @@ def summary_of(decoding: Decoding, options: StatisticsOptions = AASM) -> Decodin
         offset_seconds=hypnogram.offset_seconds,
         n_scored=decoding.n_scored,
         n_changed=decoding.n_changed,
+        n_ties=decoding.n_ties,
         n_filled=int(np.count_nonzero(decoding.filled)),
         n_unscored=int(np.count_nonzero(hypnogram.labels < 0)),
         joint=JointScores.of(valid),

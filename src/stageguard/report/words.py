@@ -16,7 +16,7 @@ from stageguard.measures.validity import Validity
 from stageguard.night.quantities import quantity_of
 from stageguard.night.stages import StageScheme
 from stageguard.report.guard_words import many_changes_advice, many_changes_words, other_causes, removed_words
-from stageguard.report.numbers import ABSENT, count, difference, duration, number_text
+from stageguard.report.numbers import ABSENT, count, difference, duration, number_text, ties_words
 from stageguard.report.summary import aside_words, early_rem_words
 from stageguard.report.tables import ReportMeasures, bands_sentence, fates, indicator_rows
 
@@ -55,6 +55,8 @@ def summary(decoding: Decoding, measured: ReportMeasures) -> Iterator[str]:
         yield measured.taught
     yield verdict(decoding, measured)
     yield f"{_reason(decoding)} {_how_much(decoding)}"
+    if decoding.n_ties:
+        yield f"{ties_words(decoding.n_ties)}."
     yield from unscored_words(decoding)
     if rows := [row for row in indicator_rows(measured) if row.has_band]:
         yield bands_sentence(rows)
@@ -310,8 +312,10 @@ def _detail(group: Sequence[Change], epoch_seconds: float) -> str:
     return f"{count(n_epochs, 'epoch')}, {duration(n_epochs * epoch_seconds)}: {', '.join(named + others)}"
 
 
-def changes_intro(changes: Sequence[Change]) -> str:
+def changes_intro(changes: Sequence[Change], n_ties: int) -> str:
     """Return one sentence on how much was changed."""
+    if not changes and n_ties:
+        return f"No choice of the stager was changed; {ties_words(n_ties)}."
     if not changes:
         return "Nothing was changed: the output is the stager's own choice."
     n_epochs = sum(change.n_epochs for change in changes)

@@ -1,0 +1,42 @@
+"""Terminal, files, pages and Methods give one answer."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from cli_runner import Runner
+
+W, N, R = [0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]
+
+
+@pytest.fixture
+def run(capsys):
+    return Runner(capsys)
+
+
+def write_rows(path, rows):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join(["W,N,R", *(",".join(map(repr, row)) for row in rows.tolist())]) + "\n")
+    return path
+
+
+def test_ties_that_neighbours_resolve_are_no_changes_and_are_told_everywhere(run, tmp_path):
+    rows = np.repeat([W, N, R, N], 60, axis=0)
+    rows[[80, 81]] = [0.45, 0.45, 0.1]
+    nights = [write_rows(tmp_path / "in" / f"{name}.csv", rows) for name in "ab"]
+    out = tmp_path / "out"
+    assert run("decode", *nights, "-p", "human-psg-3", "-o", out).code == 0
+    assert "4 ties between stages resolved by neighbouring epochs." in (out / "methods.md").read_text()
+    record = json.loads((out / "a.hypnogram.json").read_text())["stageguard"]
+    assert (record["n_changed"], record["n_ties"]) == (0, 2)
+    told = run("decode", nights[0], "-p", "human-psg-3", "--overwrite").out
+    assert re.search("Epochs changed +0 .*\n.*Ties resolved by neighbours +2", told)
+    assert [night["epochs_changed"] for night in run("stats", out, "--json").json["nights"]] == [0, 0]
+    assert run("report", out, "-o", tmp_path / "all.html").code == 0
+    assert '"changed":[0.0,0.0]' in (tmp_path / "all.html").read_text().replace(" ", "")
+    assert run("report", out / "a.hypnogram.tsv", "-o", tmp_path / "a.html").code == 0
+    page = (tmp_path / "a.html").read_text()
+    assert "2 ties between stages resolved by neighbouring epochs" in page
+    assert "the output is the stager's own choice" not in page
