@@ -170,58 +170,6 @@ def test_two_names_of_one_file_are_refused(tmp_path):
     assert names_in(tmp_path) == ["b"]
 
 
-KILLED = """
-import os, sys
-from pathlib import Path
-from stageguard import files
-files._move_all = lambda written: os.kill(os.getpid(), 9)
-files.write_together({Path(sys.argv[1]): "new"}, overwrite=True)
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="locks that end with their process are POSIX")
-def test_what_a_killed_write_left_is_removed_by_the_next_one(tmp_path):
-    path = tmp_path / "night.tsv"
-    for _ in range(2):
-        subprocess.run([sys.executable, "-c", KILLED, path], check=False)
-        assert len(list(tmp_path.glob(".*.tmp"))) == 1
-    stranger = tmp_path / ".night.tsv.tmp"
-    stranger.write_text("somebody's")
-    write_text_atomic(path, "whole")
-    assert sorted(tmp_path.iterdir()) == [stranger, path]
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="locks that end with their process are POSIX")
-def test_what_another_process_is_writing_is_left_alone(tmp_path, monkeypatch):
-    path = tmp_path / "night.tsv"
-    move_all = files._move_all
-
-    def another_writes_first(written):
-        monkeypatch.setattr(files, "_move_all", move_all)
-        program = "import sys; from stageguard.files import write_text_atomic as w; w(sys.argv[1], 'theirs')"
-        subprocess.run([sys.executable, "-c", program, path], check=True)
-        assert all(temporary.exists() for temporary in written.values())
-        move_all(written)
-
-    monkeypatch.setattr(files, "_move_all", another_writes_first)
-    write_text_atomic(path, "ours")
-    assert path.read_text() == "ours"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_signal_while_a_temporary_file_is_made_leaves_none(tmp_path, monkeypatch):
-    import fcntl
-
-    def interrupt(*_):
-        monkeypatch.undo()
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(fcntl, "flock", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        files.write_text_atomic(tmp_path / "a.txt", "new")
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the open files of a process are listed there")
 def test_without_locks_the_lock_file_is_not_kept_open(tmp_path, monkeypatch):
     """Windows has no such locks, and refuses to remove an open file."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import subprocess
 import sys
 import threading
@@ -29,7 +28,7 @@ from stageguard.errors import (
 )
 from stageguard.files import LIMITS, read_file, real_path, write_together
 from stageguard.formats.registry import formats, named
-from stageguard.storage import is_remote, local_copy, location
+from stageguard.storage import is_remote, location
 from stageguard.synthetic.cohort import Plan, simulate_cohort
 
 fsspec = pytest.importorskip("fsspec")
@@ -189,40 +188,6 @@ def test_objects_have_limits(memory, monkeypatch):
     monkeypatch.setitem(LIMITS, "text", 99)
     with pytest.raises(FileFormatError, match=r"^large.csv: has 100 bytes, expected at most 99"):
         read_file(location("memory://large.csv"), "text")
-
-
-def test_copies_are_bounded_and_the_least_recently_used_goes_first(memory, monkeypatch):
-    monkeypatch.setattr(storage, "COPIES_BYTES", 250)
-    monkeypatch.setattr(storage, "_copies", None)
-    for name in "abc":
-        memory.pipe(f"/{name}.bin", name.encode() * 100)
-    first, second = (local_copy(location(f"memory://{name}.bin"), 1000) for name in "ab")
-    assert local_copy(location("memory://a.bin"), 1000) == first  # used again
-    third = local_copy(location("memory://c.bin"), 1000)
-    assert [path.exists() for path in (first, second, third)] == [True, False, True]
-    assert local_copy(location("memory://b.bin"), 1000).read_bytes() == b"b" * 100
-
-
-def test_copies_are_removed_at_the_end_and_after_a_kill(tmp_path):
-    code = (
-        "import fsspec, os, signal, sys\nfrom stageguard.storage import local_copy, location\n"
-        "fsspec.filesystem('memory').pipe('/a.bin', b'abc')\n"
-        "print(local_copy(location('memory://a.bin'), 9), flush=True)\n"
-        "os.kill(os.getpid(), signal.SIGKILL) if sys.argv[1] == 'kill' else None\n"
-    )
-
-    def copy(how: str) -> Path:
-        environment = os.environ | {"TMPDIR": str(tmp_path)}
-        arguments = [sys.executable, "-c", code, how]
-        ran = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
-        return Path(ran.stdout.strip())
-
-    killed = copy("kill")
-    assert killed.is_file() and killed.is_relative_to(tmp_path)
-    ended = copy("end")
-    assert ended.name == "a.bin" and not ended.exists()
-    assert not killed.exists()  # removed by the process after it
-    assert not list(tmp_path.iterdir())
 
 
 # ---- bytes and open files

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import unicodedata
 import warnings
@@ -81,36 +79,6 @@ def test_errors_and_warnings_in_python_are_printable(tmp_path):
         warnings.simplefilter("always")
         warnings.warn(StageGuardWarning(f"{OBEYED}\n"), stacklevel=1)
     assert str(caught[0].message) == visible(f"{OBEYED}\n") == "\\x1b]0;x\\x07\\x9b31m\\u202e\\n"
-
-
-def kernel_file() -> str:
-    """A regular file of 0 bytes that has some: reading /proc/kmsg would never end, or take from the log."""
-    for path in ("/proc/self/status", "/proc/version"):
-        if Path(path).is_file() and not Path(path).stat().st_size:
-            return path
-    pytest.skip("this system has no /proc")
-
-
-def test_files_that_the_system_makes_as_they_are_read_are_refused(run, tmp_path):
-    path, night = kernel_file(), write_night(tmp_path / "n.csv", hours=1)
-    for words in (
-        ("decode", path, *PROFILE),
-        ("check", path, *PROFILE),
-        ("decode", night, "-p", path),
-        ("decode", night, *PROFILE, "--quality", path),
-        ("decode", "--list", path, *PROFILE, "-o", tmp_path / "out"),
-    ):
-        assert mentions(error_line(run(*words)), "made", "by the system")
-
-
-@pytest.mark.skipif(not os.access("/proc/kmsg", os.R_OK), reason="only root reads the log of the system")
-def test_a_file_that_never_ends_does_not_hang():
-    code = "from stageguard.cli import main; main(['decode', '/proc/kmsg', '-p', 'human-psg-5'])"
-    ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
-    )
-    assert ran.returncode == 1
-    assert ran.stderr.count("\n") == 1
 
 
 def test_an_empty_file_is_said_to_be_empty(run, tmp_path):

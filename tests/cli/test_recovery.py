@@ -17,7 +17,6 @@ from cli_runner import Runner, error_line, write_night
 from messages import mentions, naming
 from stageguard.cli import terminal
 from stageguard.cli.terminal import json_list
-from stageguard.formats import shared_profile
 from stageguard.runner import decode_files, manifest
 from stageguard.runner.processes import run_all
 from stageguard.runner.stopping import Stopped, stoppable
@@ -224,31 +223,6 @@ def test_no_worker_writes_after_the_run_was_ended(tmp_path):
     assert written
     time.sleep(1.5)
     assert {path.name for path in tmp_path.iterdir()} == written
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="locks that end with their process are POSIX")
-def test_what_a_killed_run_left_of_a_finished_night_is_removed(decode, tmp_path):
-    assert decode().code == 0
-    leftover = tmp_path / "out" / ".n1.hypnogram.tsv.stageguard-0.tmp"
-    leftover.write_text("half")
-    stranger = tmp_path / "out" / ".n1.hypnogram.tsv.tmp"
-    stranger.write_text("somebody's")
-    assert all(report["done_before"] for report in decode("--json").json)
-    assert not leftover.exists()
-    assert stranger.exists()
-
-
-def test_what_a_killed_worker_left_of_the_shared_profile_is_removed(decode, tmp_path):
-    assert decode().code == 0
-    (profile,) = (tmp_path / "out").glob("profile-*.toml")
-    leftovers = [profile.with_name(f".{profile.name}.stageguard-{number}.tmp") for number in (1, 40)]
-    for leftover in leftovers:
-        leftover.write_text("half")
-    for path in (tmp_path / "out").glob("n1.*"):
-        path.unlink()
-    shared_profile._tidy.cache_clear()  # a new process knows nothing
-    assert decode().code == 0
-    assert not any(leftover.exists() for leftover in leftovers)
 
 
 @pytest.mark.slow

@@ -90,7 +90,7 @@ def test_a_link_to_nothing_and_a_pipe_are_seen_to_fail(run, nights, given):
     ran = run("decode", nights / given, "-p", PROFILE, "-o", nights / "out", "--json")
     assert ran.code == 1
     errors = {report["file"].rpartition("/")[2]: report.get("error") for report in ran.json}
-    assert mentions(errors.pop("gone.csv"), "gone.csv", "is a link")
+    assert mentions(errors.pop("gone.csv"), "gone.csv", "No such file")
     assert mentions(errors.pop("pipe.csv"), "pipe.csv", "a pipe or")
     assert errors == dict.fromkeys(["n1.csv", "n2.csv", "n10.csv"])
 

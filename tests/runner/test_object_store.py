@@ -138,13 +138,11 @@ def test_what_is_missing_or_forbidden_is_one_line(store, nights, run, monkeypatc
 
     monkeypatch.setattr(s3fs.S3FileSystem, "_info", forbidden)
     s3fs.S3FileSystem.clear_instance_cache()
-    monkeypatch.setattr(storage, "FRESH_SECONDS", 0.0)
     with pytest.raises(MissingFileError, match="Permission denied"):
         sg.read_density(f"{nights}n 1#%20é?.csv")
 
 
 def test_a_store_without_credentials_or_answer_is_one_line(monkeypatch, run):
-    monkeypatch.setattr(storage, "_reached", lambda root: [])
     for name in ENVIRONMENT:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -159,7 +157,6 @@ def test_an_object_that_changes_is_read_again(store, nights, monkeypatch):
     store.pipe(str(path), b"one")
     assert read_file(path, "text") == b"one"
     store.pipe(str(path), b"two")
-    monkeypatch.setattr(storage, "FRESH_SECONDS", 0.0)
     assert read_file(path, "text") == b"two"
 
 

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from stageguard.errors import OutputExistsError
-from stageguard.files import file_error, make_folder, remove_leftovers
+from stageguard.files import file_error, make_folder
 from stageguard.profile.profile import Profile
 
 PROFILE_DIGITS = 12  # digits of the profile's hash in its file name
-MOST_WRITERS = 64  # every worker that starts may write the profile
 
 
 def profile_path(folder: Path, sha256: str) -> Path:
@@ -25,17 +24,10 @@ def keep_profile(profile: Profile, folder: Path) -> None:
     """Write the profile that the nights of a folder share, unless it exists."""
     path = profile_path(folder, profile.sha256)
     if path.exists():
-        _tidy(path)
         return
     make_folder(folder)
     with contextlib.suppress(OutputExistsError):  # another process has just written it
         profile.save(path)
-
-
-@lru_cache(maxsize=4)
-def _tidy(path: Path) -> None:
-    """Remove temporary files of processes that were killed while writing a profile; cached to do it once."""
-    remove_leftovers([path], n_writers=MOST_WRITERS)
 
 
 def recorded_profile(sidecar: Path, recorded: Mapping[str, Any]) -> Profile:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stageguard.errors import OVERWRITE, FileFormatError, OutputExistsError
-from stageguard.files import exists_error, file_error, load_json, read_file, remove_leftovers
+from stageguard.files import exists_error, file_error, load_json, read_file
 from stageguard.formats.companions import by_the_list
 from stageguard.formats.outputs import (
     PLAIN_SUFFIXES,
@@ -133,7 +133,6 @@ def decode_task(task: DecodeTask, decoded: tuple[Decoding, tuple[str, ...]] | No
     is_there = not task.overwrite and (files.tsv.exists() or files.sidecar.exists())
     record = _recorded_before(task, files, options) if is_there else None
     if record is not None and not _lacks(task, files, record):
-        remove_leftovers(path for path in (files.tsv, files.sidecar, files.svg, files.changes) if path)
         return _recorded_night(task, record, files)
     lights = StatisticsOptions(lights_off=task.options.lights_off, lights_on=task.options.lights_on)
     with by_the_list():  # before anything is written: the list's lights may not fit the night
