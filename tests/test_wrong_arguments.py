@@ -97,7 +97,6 @@ ITSELF.append(ITSELF)
         (lambda: sg.Recording("a", "b", {}, {"expert": 5}), "scorings['expert'] is 5, expected a Hypnogram"),
         (lambda: sg.Signal("x", np.zeros(9), 1e-300), "rate_hz of signal 'x' is 1e-300, expected a number"),
         (lambda: sg.Signal("x", ["a"], 1.0).read(), "samples of signal 'x' are ['a'], expected an array"),
-        (lambda: sg.features(RECORDED, "accusleep", calibration=0), "calibration is 0, expected a Hypnogram"),
         (
             lambda: sg.fit(*FITTED, base="human-psg-5", groups=[[1, [2]], 3]),
             "groups: night 0 has none",

@@ -59,7 +59,7 @@ class Task:
 def _cardiorespiratory() -> dict[str, Any]:
     told = Recipe.load("cardiorespiratory").to_dict()
     heart, breathing = told["heart"] | {"groups": ["epoch"]}, told["breathing"] | {"window_seconds": 30}
-    return {"heart": heart, "breathing": breathing, "spo2": {"use": "never"}, "clock": NO_CLOCK}
+    return {"heart": heart, "breathing": breathing, "clock": NO_CLOCK}
 
 
 CONTEXT = ("breathing_rate_sd_per_min", "breathing_amplitude_cv", "movement_around", "minutes_since_movement")

@@ -11,6 +11,7 @@ import torch
 from cli_runner import Runner, error_line
 from feature_nights import cohort, feature_table, options, write_csv
 from messages import each_mentions, mentions
+from stageguard.documents import toml_text
 from stageguard.nn.checkpoint import load_model
 from stageguard.nn.training import train
 from stageguard.profile.profile import Profile
@@ -138,7 +139,7 @@ def test_a_recipe_beside_the_configuration_is_found_from_anywhere(run, place, mo
     (place / "config.toml").write_text(f'{CONFIG}dataset = "sleepbrl"\nrecipe = "own.toml"\n')
     monkeypatch.chdir("/")
     assert str(place / "own.toml") in error_line(run("train", place / "config.toml"))
-    Recipe.load("bioradar").replace(name="own").save(place / "own.toml")
+    (place / "own.toml").write_text(toml_text(Recipe.load("bioradar").replace(name="own").to_dict()))
     assert mentions(error_line(run("train", place / "config.toml")), "features", "SLEEPBRL")
 
 

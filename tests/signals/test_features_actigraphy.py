@@ -1,4 +1,4 @@
-"""Features of actigraphy: each against its published formula, and on real nights of Sleep-Accel."""
+"""Activity counts and features of actigraphy: each against its published formula, and on real nights."""
 
 from __future__ import annotations
 
@@ -9,24 +9,85 @@ import pytest
 
 import stageguard as sg
 from body_signals import recording, unscaled, wrist
-from messages import naming
-from stageguard.errors import InputError
 from stageguard.night.recording import EpochGrid, Recording, Series, Signal
+from stageguard.signals import actigraphy
 from stageguard.signals.actigraphy import (
-    ActigraphySettings,
+    actigraph_counts,
     activity_features,
     cole_kripke,
+    find_acceleration,
+    find_counts,
     gaussian_activity,
     sadeh,
     still_times,
     window_statistics,
 )
-from stageguard.signals.activity import find_counts
-from stageguard.signals.features import Recipe
-from stageguard.signals.heart import heart_rate_features, walch_filtered
-from stageguard.signals.windows import ClockFeatures, clock_features
+from stageguard.signals.heart import heart_rate_features
+from stageguard.signals.windows import Clock, clock_features
 
 pytest.importorskip("scipy")
+
+
+@pytest.fixture
+def get_counts():
+    """The independent implementation, which installs on Python 3.11 and 3.12 only."""
+    return pytest.importorskip("agcounts.extract").get_counts
+
+
+def three_signals(axes, rate_hz, unit="g"):
+    return {f"acceleration_{name}": Signal(name, axes[:, i], rate_hz, unit) for i, name in enumerate("xyz")}
+
+
+@pytest.mark.parametrize("rate_hz", actigraphy.ACTIGRAPH_RATES)
+def test_counts_are_those_of_agcounts(rate_hz, get_counts, monkeypatch):
+    monkeypatch.setattr(actigraphy, "BLOCK_SECONDS", 100)
+    axes = wrist(450, rate_hz)
+    counts = actigraph_counts(find_acceleration(recording(**three_signals(axes, rate_hz))))
+    expected = get_counts(axes, rate_hz, 1)
+    assert expected.sum() > 1000
+    # agcounts lets the last sample leak into the first
+    np.testing.assert_array_equal(counts[1:], expected[1:])
+
+
+def test_counts_of_an_epoch_are_those_of_agcounts_for_that_epoch(get_counts):
+    axes = wrist(600, 30)
+    found = find_counts(recording(**three_signals(axes, 30)), axis="x")
+    expected = get_counts(axes, 30, 30)[:, 0]
+    np.testing.assert_array_equal(found.per_epoch(EpochGrid(20, 30)), expected)
+    vector = find_counts(recording(**three_signals(axes, 30)))
+    lengths = np.linalg.norm(get_counts(axes, 30, 30), axis=1)
+    np.testing.assert_allclose(vector.per_epoch(EpochGrid(20, 30)), lengths)
+
+
+def test_a_gap_has_no_counts_and_does_not_make_any():
+    axes = wrist(300, 50, moves=0)
+    times = np.arange(len(axes)) / 50
+    axes[times > 200] += [0.5, 0.5, -0.6]  # the arm lies elsewhere after the gap
+    keep = (times < 100) | (times >= 200)
+    found = find_counts(recording(acceleration=Series("watch", times[keep], axes[keep], "g")))
+    assert not found.has_data[100:200].any()
+    assert found.has_data[:100].all() and found.has_data[200:].all()
+    per_epoch = found.per_epoch(EpochGrid(10, 30))
+    assert np.isnan(per_epoch[4:6]).all()  # 100 to 120 of 90 to 120 is missing
+    assert np.isnan(per_epoch[3])
+    assert per_epoch[:3].sum() == 0 and per_epoch[7:].sum() == 0
+
+
+def test_blocks_do_not_show(monkeypatch):
+    acceleration = find_acceleration(recording(**three_signals(wrist(400, 40), 40)))
+    whole = actigraph_counts(acceleration)
+    monkeypatch.setattr(actigraphy, "BLOCK_SECONDS", 90)
+    assert whole.any()
+    np.testing.assert_allclose(actigraph_counts(acceleration), whole, atol=1e-9)
+
+
+def test_given_counts_come_first_and_are_summed_over_any_epoch():
+    minutes = np.array([10.0, 0.0, 40.0, 20.0])
+    given = recording(counts=Signal("ZCM", minutes, 1 / 60, "counts"), **three_signals(wrist(240, 30), 30))
+    found = find_counts(given)
+    np.testing.assert_allclose(found.per_epoch(EpochGrid(4, 60)), minutes)
+    np.testing.assert_allclose(found.per_epoch(EpochGrid(2, 120)), [10, 60])
+    np.testing.assert_allclose(found.per_epoch(EpochGrid(8, 30)), [5, 5, 0, 0, 20, 20, 10, 10])
 
 
 def counts_signal(values, seconds=60.0):
@@ -35,9 +96,6 @@ def counts_signal(values, seconds=60.0):
 
 def column(features, name):
     return features.values[:, 0, features.names.index(name)]
-
-
-# -- the indices of the literature
 
 
 def test_sadeh_is_the_published_sum():
@@ -54,15 +112,6 @@ def test_sadeh_is_the_published_sum():
         np.testing.assert_allclose(got, [mean, moderate, spread, log, index])
 
 
-def test_sadeh_leaves_missing_minutes_out():
-    minutes = np.full((1, 11), 60.0)
-    minutes[0, [0, 10]] = np.nan
-    found = sadeh(minutes)
-    assert found["sadeh_mean"][0] == 60
-    assert found["sadeh_moderate"][0] == pytest.approx(11)
-    assert found["sadeh_sd"][0] == 0
-
-
 def test_cole_kripke_is_the_published_sum():
     rng = np.random.default_rng(1)
     minutes = rng.exponential(80, (30, 11))
@@ -73,50 +122,19 @@ def test_cole_kripke_is_the_published_sum():
     np.testing.assert_allclose(cole_kripke(minutes, 100.0), expected)
 
 
-def test_cole_kripke_gives_the_weights_of_missing_minutes_to_the_others():
-    minutes = np.full((1, 11), 200.0)
-    full = cole_kripke(minutes, 100.0)
-    minutes[0, 7] = np.nan
-    np.testing.assert_allclose(cole_kripke(minutes, 100.0), full)
-
-
 def test_indices_on_minutes_use_the_minutes_themselves():
     rng = np.random.default_rng(2)
     values = np.round(rng.exponential(40, 60))
     made = activity_features(
         find_counts(recording(counts=counts_signal(values))),
         EpochGrid(60, 60),
-        ActigraphySettings(cap_counts_per_minute=0),
+        unscaled("actigraphy", cap_counts_per_minute=0),
     )
     at = 30
     np.testing.assert_allclose(made["sadeh_mean"][at], values[at - 5 : at + 6].mean())
     np.testing.assert_allclose(made["sadeh_sd"][at], values[at - 5 : at + 1].std(ddof=1))
     weights = np.array([106, 54, 58, 76, 230, 74, 67])
     np.testing.assert_allclose(made["cole_kripke_index"][at], 1e-5 * weights @ values[at - 4 : at + 3])
-
-
-def test_steady_activity_gives_the_same_index_at_any_epoch_length():
-    for seconds in (10, 30, 60):
-        epochs = EpochGrid(3600 // seconds, seconds)
-        counts = find_counts(
-            recording(counts=counts_signal(np.full(3600 // seconds, 2.0 * seconds), seconds))
-        )
-        made = activity_features(counts, epochs, ActigraphySettings())
-        np.testing.assert_allclose(made["sadeh_mean"], 120.0)
-        np.testing.assert_allclose(made["cole_kripke_index"], 0.001 * 665 * 1.2)
-        np.testing.assert_allclose(made["activity_log"], np.log(121))
-
-
-def test_counts_above_the_cap_do_not_count():
-    values = np.full(30, 5000.0)
-    made = activity_features(
-        find_counts(recording(counts=counts_signal(values))), EpochGrid(30, 60), ActigraphySettings()
-    )
-    np.testing.assert_allclose(made["sadeh_mean"], 300)
-    assert made["activity_log"][0] == pytest.approx(np.log(5001))
-
-
-# -- windows around the epoch
 
 
 def test_window_statistics_are_those_of_the_epochs_around():
@@ -147,11 +165,6 @@ def test_still_times_count_the_minutes_to_the_movements_beside():
     )
 
 
-def test_still_times_are_limited_to_an_hour():
-    per_minute = np.append(1.0, np.zeros(400))
-    assert still_times(per_minute, 30.0)["still_before_log_min"].max() == pytest.approx(np.log(61))
-
-
 def test_gaussian_activity_is_walchs_weighted_sum():
     rng = np.random.default_rng(4)
     values = rng.exponential(20, 120)  # every 15 s
@@ -163,14 +176,6 @@ def test_gaussian_activity_is_walchs_weighted_sum():
         window = each[(seconds > at - 300) & (seconds < at + 300)]
         weights = np.exp(-0.5 * ((np.arange(len(window)) - len(window) // 2) / 50) ** 2)
         assert found == pytest.approx(window @ weights / weights.sum())
-
-
-def test_gaussian_activity_of_steady_counts_is_their_rate_everywhere():
-    counts = find_counts(recording(counts=counts_signal(np.full(40, 8.0), 30)))
-    np.testing.assert_allclose(gaussian_activity(counts, np.arange(15.0, 1200, 30)), 4.0)
-
-
-# -- heart rate of a watch
 
 
 def walch_by_the_book(times, values, first_epochs):
@@ -202,17 +207,6 @@ def test_heart_rate_change_is_walchs_feature():
     np.testing.assert_allclose(found["heart_rate_change"], expected, rtol=1e-9)
 
 
-def test_heart_rate_filter_is_blind_to_level_and_follows_scale():
-    rng = np.random.default_rng(6)
-    rate = 60 + rng.normal(0, 3, 2000)
-    np.testing.assert_allclose(walch_filtered(rate + 25), walch_filtered(rate), atol=1e-9)
-    night = lambda values: recording(heart_rate=Signal("hr", values, 1.0, "bpm"))  # noqa: E731
-    epochs = EpochGrid(60, 30)
-    one = heart_rate_features(night(rate), epochs, ("change",))["heart_rate_change"]
-    other = heart_rate_features(night(3 * (rate - 60) + 80), epochs, ("change",))["heart_rate_change"]
-    np.testing.assert_allclose(one, other)
-
-
 def test_heart_rate_mean_and_spread():
     seconds = np.arange(1201.0)
     values = np.where(seconds < 600, 50.0, 70.0)
@@ -227,61 +221,14 @@ def test_heart_rate_mean_and_spread():
     )
 
 
-def test_rates_before_the_night_and_impossible_ones_are_not_used():
-    times = np.arange(-3600.0, 1800, 5)
-    values = np.where(times < 0, 150.0, 60.0)
-    values[(times >= 0) & (np.arange(len(times)) % 7 == 0)] = 0.0  # no contact
-    found = heart_rate_features(
-        recording(heart_rate=Series("hr", times, values, "bpm")),
-        EpochGrid(60, 30),
-        ("mean", "spread", "change"),
-    )
-    np.testing.assert_allclose(found["heart_rate_bpm"][1:], 60)
-    np.testing.assert_allclose(found["heart_rate_change"][12:], 0, atol=1e-9)
-
-
-def test_too_few_heart_rates_are_an_error():
-    with pytest.raises(InputError, match=r"has 1 values from 30 to 200 bpm, which cover 0 s"):
-        heart_rate_features(
-            recording(heart_rate=Series("hr", np.array([0.0, 5.0]), np.array([60.0, 0.0]))),
-            EpochGrid(2, 30),
-            ("mean",),
-        )
-
-
-# -- time
-
-
 def test_clock_is_lowest_at_five_and_the_proxy_five_hours_in():
     start = datetime(2024, 1, 1, 22, 0)
-    found = clock_features(EpochGrid(960, 30, start), ClockFeatures(), "night")
+    found = clock_features(EpochGrid(960, 30, start), Clock(), "night")
     assert int(found["clock_cosine"].argmin()) == 7 * 120
     assert int(found["elapsed_cosine"].argmin()) == 5 * 120
     assert found["elapsed_cosine"][0] == pytest.approx(-0.258819, abs=1e-6)
     np.testing.assert_allclose(found["clock_cosine"] ** 2 + found["clock_sine"] ** 2, 1)
     assert found["hours"][-1] == pytest.approx(8 - 1 / 120)
-
-
-def test_clock_features_without_a_clock():
-    assert list(clock_features(EpochGrid(3, 30), ClockFeatures(), "night")) == ["hours", "elapsed_cosine"]
-    with pytest.raises(InputError, match=naming("'night'", "began")):
-        clock_features(EpochGrid(3, 30), ClockFeatures(time_of_day="always"), "night")
-    assert list(clock_features(EpochGrid(3, 30), ClockFeatures(elapsed=False), "night")) == []
-
-
-# -- whole recordings
-
-
-def test_features_of_counts_alone():
-    rng = np.random.default_rng(7)
-    night = Recording(
-        "n", "s", {"counts": counts_signal(rng.poisson(3, 240), 30)}, start=datetime(2024, 5, 1, 23)
-    )
-    made = sg.features(night, "actigraphy")
-    assert made.values.shape == (240, 1, 23)
-    assert np.isfinite(made.values).all()
-    assert not [name for name in made.names if "heart" in name]
-    assert set(made.absolute) == set(made.names)
 
 
 def test_a_heart_rate_is_scaled_to_its_owner_and_counts_are_not():
@@ -309,60 +256,6 @@ def test_epochs_without_counts_are_missing_throughout_and_others_complete():
     assert column(made, "heart_rate_bpm")[0] == pytest.approx(62, abs=0.1)
 
 
-def test_raw_acceleration_gives_features_of_its_movements():
-    axes = wrist(1800, 50, moves=0)
-    axes[50 * 900 : 50 * 950, 0] += np.sin(2 * np.pi * np.arange(2500) / 50)
-    night = recording(acceleration=Series("watch", np.arange(len(axes)) / 50, axes, "g"))
-    made = sg.features(night, unscaled("actigraphy"))
-    log = column(made, "activity_log")
-    assert set(np.flatnonzero(log > 1)) == {30, 31}
-    assert column(made, "still_after_log_min")[29] == 0
-    assert column(made, "sadeh_index")[30] < 0 < column(made, "sadeh_index")[5]
-
-
-def test_the_heart_rate_is_needed_only_where_the_recipe_says_so():
-    night = recording(counts=counts_signal(np.ones(20), 30))
-    with pytest.raises(InputError, match=r"has no channel 'heart_rate'; it has: counts. Map one with"):
-        sg.features(night, "walch2019")
-    never = Recipe.load("actigraphy").replace(heart_rate="never")
-    with_heart = recording(
-        counts=counts_signal(np.arange(20.0), 30), heart_rate=Signal("hr", np.full(600, 60.0), 1.0)
-    )
-    assert not [name for name in sg.features(with_heart, never).names if "heart" in name]
-
-
-def test_walch_recipe_has_the_four_features():
-    rng = np.random.default_rng(8)
-    axes = wrist(3600, 50)
-    night = recording(
-        acceleration=Series("watch", np.arange(len(axes)) / 50, axes, "g"),
-        heart_rate=Series("hr", np.arange(0, 3600, 5.0), 60 + rng.normal(0, 3, 720), "bpm"),
-    )
-    made = sg.features(night, "walch2019")
-    assert made.names == ("activity_gaussian", "heart_rate_change", "hours", "elapsed_cosine")
-    assert np.isfinite(made.values).all()
-    assert column(made, "activity_gaussian").std() > 0
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"groups": ["sadhe"]}, ("groups is 'sadhe', expected", "Did you mean 'sadeh'?")),
-        ({"groups": []}, ("groups", "windows")),
-        ({"heart_rate_features": ["rate"]}, ("heart_rate_features", "'rate'", "'mean'")),
-        ({"counts": "actilife"}, ("counts", "'actilife'", "'actigraph'", "'te-lindert'")),
-        ({"clock": {"elapsed": 1}}, ("clock.elapsed", 1, "false")),
-        ({"window_minutes": [5]}, ("unknown key 'window_minutes'", "windows_minutes")),
-    ],
-)
-def test_wrong_options_are_said(changes, message):
-    with pytest.raises(InputError, match=naming(*message)):
-        Recipe.load("actigraphy").replace(**changes)
-
-
-# -- real nights
-
-
 def sleep_accel_nights(data_dir):
     with np.load(data_dir / "sleep-accel" / "sleep_accel_walch_features.npz") as nights:
         for name in nights.files:
@@ -375,7 +268,7 @@ def sleep_accel_nights(data_dir):
 
 def test_time_features_are_those_published_with_sleep_accel(data_dir):
     for _, rows in sleep_accel_nights(data_dir):
-        found = clock_features(EpochGrid(len(rows), 30), ClockFeatures(), "night")
+        found = clock_features(EpochGrid(len(rows), 30), Clock(), "night")
         known = np.isfinite(rows[:, 0])
         np.testing.assert_allclose(found["hours"][known], rows[known, 0], atol=1e-5)
         np.testing.assert_allclose(found["elapsed_cosine"][known], rows[known, 3], atol=1e-5)

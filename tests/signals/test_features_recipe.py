@@ -1,128 +1,114 @@
-"""Recipes: built-in ones load, travel as data, and say what is wrong with them."""
+"""Recipes: built-in ones load, travel as data, and their features are written and read back."""
 
 from __future__ import annotations
 
+import json
 import pickle
 import tomllib
 
+import numpy as np
 import pytest
 
 import stageguard as sg
-from messages import naming
-from stageguard.signals.features import FOLDER, Recipe, recipes
+from made_recordings import between, eeg_emg, recording, signal
+from stageguard.documents import toml_text
+from stageguard.nn.data import read_features
+from stageguard.signals.features import FOLDER, Recipe, recipes, write_features
 
 SMALL = {"name": "small", "modality": "eeg-emg", "epoch_seconds": 10}
-
-
-@pytest.mark.parametrize("name", recipes())
-def test_a_built_in_recipe_says_what_it_is_and_spells_out_all_of_its_options(name):
-    recipe = Recipe.load(name)
-    written = tomllib.loads((FOLDER / f"{name}.toml").read_text("utf-8"))
-    assert recipe.name == name
-    assert recipe.summary
-    assert recipe.provenance
-    assert set(written) <= set(recipe.to_dict())
-    assert Recipe.load(name) is recipe  # read once
+WNR3 = sg.StageScheme.named("wnr3")
 
 
 @pytest.mark.parametrize("name", recipes())
 def test_a_recipe_survives_a_dictionary_a_file_and_a_pickle(name, tmp_path):
     recipe = Recipe.load(name)
-    recipe.save(tmp_path / "own.toml")
+    written = tomllib.loads((FOLDER / f"{name}.toml").read_text("utf-8"))
+    assert (recipe.name, bool(recipe.summary), bool(recipe.provenance)) == (name, True, True)
+    assert set(written) <= set(recipe.to_dict())
+    (tmp_path / "own.toml").write_text(toml_text(recipe.to_dict()))
     for other in (
         Recipe.from_dict(recipe.to_dict()),
         Recipe.load(tmp_path / "own.toml"),
         Recipe.load(str(tmp_path / "own.toml")),
         pickle.loads(pickle.dumps(recipe)),
     ):
-        assert other == recipe
-        assert hash(other) == hash(recipe)
-        assert other.to_dict() == recipe.to_dict()
+        assert (other, other.to_dict(), other.sha256) == (recipe, recipe.to_dict(), recipe.sha256)
 
 
 def test_defaults_count_as_if_they_were_written():
     short = Recipe.from_dict(SMALL)
     long = Recipe.from_dict(SMALL | {"spectrogram": {"taper": "multitaper"}, "scaling": {"method": "robust"}})
-    assert short == long
-    assert short.sha256 == long.sha256
-    assert short != Recipe.from_dict(SMALL | {"spectrogram": {"taper": "hann"}})
+    assert short == long and short.sha256 == long.sha256
+    other = short.replace(spectrogram={"taper": "hann"}, epoch_seconds=4)
+    assert other != short and (short.epoch_seconds, other.epoch_seconds) == (10, 4)
 
 
-def test_replace_gives_another_recipe():
-    recipe = Recipe.from_dict(SMALL)
-    other = recipe.replace(epoch_seconds=4)
-    assert (recipe.epoch_seconds, other.epoch_seconds) == (10, 4)
-    assert other.settings == recipe.settings
+def test_the_recipe_of_an_earlier_network_still_loads():
+    old = SMALL | {"scaling": {"clip": 3, "weights": {"W": 0.3, "N": 0.7}}, "spo2": {"use": "never"}}
+    assert Recipe.from_dict(old) == Recipe.from_dict(SMALL | {"scaling": {"clip": 3}})
 
 
-def test_a_recipe_is_not_overwritten_by_chance(tmp_path):
-    Recipe.from_dict(SMALL).save(tmp_path / "own.toml")
+def made():
+    samples = eeg_emg(20)
+    samples["eeg"][between(7, 10)] = np.nan
+    own = Recipe.load("mouse-eeg-emg").replace(
+        epoch_seconds=10.0, spectrogram={"frames": 2, "bins": [[1.0, 4.0, 1.0]]}
+    )
+    return sg.features(recording(**{role: signal(x) for role, x in samples.items()}), own)
+
+
+def scoring(n_epochs, epoch_seconds=10.0):
+    return sg.Hypnogram((np.arange(n_epochs) % 4 - 1).astype(np.int8), WNR3, epoch_seconds)
+
+
+@pytest.mark.parametrize("n_scored", [15, 20, 25])
+def test_training_reads_back_what_was_computed(tmp_path, n_scored):
+    features = made()
+    path = write_features(features, tmp_path / "deep" / "night.npz", scoring=scoring(n_scored))
+    table = read_features(path, WNR3)
+    assert (table.subject, table.names, table.epoch_seconds) == ("sleeper", features.names, 10.0)
+    assert table.values.tobytes() == features.values.tobytes()
+    expected = np.full(20, -1)
+    expected[:n_scored] = scoring(n_scored).labels[:20]
+    assert table.labels.tolist() == expected.tolist()
+
+
+def test_an_archive_says_how_it_was_made_and_that_it_is_synthetic(tmp_path):
+    features = made()
+    path = write_features(features, tmp_path / "night.npz", is_synthetic=True)
+    with np.load(path) as held:
+        assert json.loads(str(held["recipe"])) == features.recipe
+        assert str(held["recipe_sha256"]) == Recipe.from_dict(features.recipe).sha256
+        assert (str(held["scaling"]), str(held["recording"])) == ("robust", "night")
+        assert bool(held["is_synthetic"]) and "stage" not in held
+    assert write_features(made(), tmp_path / "b.npz", is_synthetic=True).read_bytes() == path.read_bytes()
+
+
+def test_nothing_is_replaced_by_chance(tmp_path):
+    path = write_features(made(), tmp_path / "night.npz")
+    before = path.read_bytes()
     with pytest.raises(sg.OutputExistsError, match="exists already"):
-        Recipe.from_dict(SMALL).save(tmp_path / "own.toml")
+        write_features(made(), path, scoring=scoring(20))
+    assert path.read_bytes() == before
+    write_features(made(), path, scoring=scoring(20), overwrite=True)
+    assert path.read_bytes() != before
+    assert [file.name for file in tmp_path.iterdir()] == ["night.npz"]
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"name": None}, ("'name'",)),
-        ({"modality": None}, ("key 'modality' is missing",)),
-        ({"modality": "eeg"}, ("modality is 'eeg', expected 'eeg-emg' or", "Did you mean 'eeg-emg'")),
-        ({"epoch_seconds": 0}, ("epoch_seconds is 0",)),
-        ({"epoch_seconds": "4"}, ("epoch_seconds", "'4'")),
-        (
-            {"spectrogramm": {}},
-            ("'spectrogramm'", "'spectrogram'"),
-        ),
-        ({"spectrogram": 3}, ("spectrogram", 3, "table")),
-        ({"spectrogram": {"tapers": 3}}, ("'tapers'", "'taper'")),
-        (
-            {"spectrogram": {"taper": "hamming"}},
-            ("spectrogram.taper", "'hamming'", "'multitaper'", "'hann'"),
-        ),
-        (
-            {"spectrogram": {"bins": [[0.5, 30.5, 5e-324]]}},
-            ("spectrogram.bins[0] is [0.5, 30.5, 5e-324], expected", "of 1 to 10,000 whole widths"),
-        ),
-        ({"spectrogram": {"bins": [[0.0, 30.0, 1e-9]]}}, ("spectrogram.bins[0] is", ", expected")),
-        ({"spectrogram": {"frames": 0}}, ("spectrogram.frames", 0, "whole", 1)),
-        ({"spectrogram": {"frames": 2.0}}, ("spectrogram.frames", "2.0", "whole")),
-        ({"spectrogram": {"frames": True}}, ("spectrogram.frames", "is True")),
-        ({"spectrogram": {"n_tapers": 9}}, ("n_tapers", 9, 2, "time_bandwidth", 4)),
-        (
-            {"spectrogram": {"bins": [[1, 10]]}},
-            ("spectrogram.bins[0] is", "expected [lower, upper, width]"),
-        ),
-        ({"spectrogram": {"bins": [[1, 10, 4]]}}, ("spectrogram.bins[0] is", "of 1 to 10,000 whole widths")),
-        ({"spectrogram": {"bins": [[10, 1, 1]]}}, ("spectrogram.bins[0] is",)),
-        ({"spectrogram": {"channels": "eeg"}}, ("spectrogram.channels", "'eeg'")),
-        ({"spectrogram": {"channels": [1]}}, ("spectrogram.channels[0] is 1, expected text",)),
-        ({"emg": {"band": [50, 20]}}, ("emg.band", 50, 20, "upper")),
-        ({"scaling": {"method": "z"}}, ("scaling.method", "'z'", "'robust'", "'none'")),
-        ({"scaling": {"weights": {"W": 0}}}, ("scaling.weights.W", 0, "above", 0)),
-        ({"scaling": {"clip": -1}}, ("scaling.clip", -1, "least", 0)),
-        ({"absolute": "clock"}, ("absolute", "'clock'")),
-        ({"provenance": "me"}, ("provenance", "'me'")),
-    ],
-)
-def test_what_is_wrong_is_named(change, message):
-    document = {key: value for key, value in (SMALL | change).items() if value is not None}
-    with pytest.raises(sg.InputError, match=naming(*message)):
-        Recipe.from_dict(document)
+def test_a_scoring_of_another_epoch_length_is_refused(tmp_path):
+    with pytest.raises(sg.InputError, match=r"epochs of 30 s.* have 10 s"):
+        write_features(made(), tmp_path / "night.npz", scoring=scoring(20, 30.0))
+    with pytest.raises(sg.InputError, match=r"'night.csv', expected a name ending in .npz"):
+        write_features(made(), tmp_path / "night.csv")
+    assert not list(tmp_path.iterdir())
 
 
-def test_an_unknown_name_lists_those_there_are():
-    with pytest.raises(
-        sg.InputError, match=r"unknown recipe 'mouse-eeg'. Built in: .*Did you mean 'mouse-eeg-emg'"
-    ):
-        Recipe.load("mouse-eeg")
-
-
-def test_a_file_that_is_missing_or_no_toml_is_named(tmp_path):
-    with pytest.raises(sg.InputError, match=r"none.toml: no such file"):
-        Recipe.load(tmp_path / "none.toml")
-    (tmp_path / "bad.toml").write_text("name = \n")
-    with pytest.raises(sg.FileFormatError, match=r"bad.toml: not valid TOML"):
-        Recipe.load(tmp_path / "bad.toml")
-    (tmp_path / "wrong.toml").write_text('name = "x"\n')
-    with pytest.raises(sg.InputError, match=r"wrong.toml: key 'modality' is missing"):
-        Recipe.load(str(tmp_path / "wrong.toml"))
+def test_features_are_checked_and_cannot_be_changed():
+    values = np.zeros((3, 2, 2), dtype=np.float32)
+    table = sg.Features("night", "x", values, ("a", "b"))
+    with pytest.raises(ValueError, match="read-only"):
+        table.values[0] = 1
+    gaps = sg.Features(
+        "n", "x", np.where(np.arange(6)[:, None] == 2, np.nan, 1.0), ("a",), [0, 1, 2, 3, 5, 6]
+    )
+    assert gaps.stretches() == [(0, 2), (3, 4), (4, 6)]

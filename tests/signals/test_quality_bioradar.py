@@ -30,11 +30,6 @@ def at(epoch, seconds):
     return between(epoch, seconds, RATE, EPOCH)
 
 
-def test_thirty_seconds_unless_told():
-    assert assess(echo()).epoch_seconds == 30
-    assert assess(echo()).n_epochs == N_EPOCHS
-
-
 @pytest.mark.parametrize("rules", ["kdd2026", "graded"])
 @pytest.mark.parametrize("seed", range(3))
 def test_clean_signals_are_not_flagged(rules, seed):
@@ -91,34 +86,3 @@ def test_scaling_changes_nothing(rules, exponent):
     after = assess({role: 10.0**exponent * x for role, x in samples.items()}, rules)
     assert before.is_bad.any()
     assert (after.beta.tolist(), after.reasons) == (before.beta.tolist(), before.reasons)
-
-
-def test_a_phase_may_be_wrapped():
-    phase = sine(0.25, 40 * EPOCH, RATE, 0.5) + np.linspace(0, 40, round(40 * EPOCH * RATE))
-    phase[at(10, 5)] += np.linspace(0, 30, 100)
-    whole = assess({"radar_phase": phase}, units={"radar_phase": "rad"})
-    wrapped = assess({"radar_phase": np.angle(np.exp(1j * phase))}, units={"radar_phase": "rad"})
-    assert np.flatnonzero(whole.beta).tolist() == [10]
-    assert wrapped.beta.tolist() == whole.beta.tolist()
-
-
-def test_degrees_are_angles_and_volts_are_not():
-    phase = sine(0.25, 40 * EPOCH, RATE, 0.5)
-    assert not assess({"radar_phase": np.rad2deg(phase)}, units={"radar_phase": "deg"}).is_bad.any()
-    with pytest.raises(sg.InputError, match=r"'radar_phase' \(X\) .* is in 'uV', .* angle"):
-        assess({"radar_phase": phase}, units={"radar_phase": "uV"})
-
-
-def test_half_a_pair_says_what_is_missing_and_how_to_map_it():
-    with pytest.raises(
-        sg.InputError,
-        match=r"'radar_phase' or 'radar_q'; it has: radar_i\..* --channel radar_q=NAME",
-    ):
-        assess({"radar_i": echo()["radar_i"]})
-
-
-def test_a_pair_has_one_rate():
-    samples = echo()
-    night = recording(radar_i=signal(samples["radar_i"], 20.0), radar_q=signal(samples["radar_q"], 25.0))
-    with pytest.raises(sg.InputError, match="'radar_i' has 20 Hz and 'radar_q' 25 Hz"):
-        sg.signal_quality(night, "bioradar")

@@ -18,7 +18,7 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Series
 from stageguard.night.stages import AASM5, SCHEMES, WNR3
 from stageguard.signals.modalities import MODALITIES
-from stageguard.synthetic import Plan, simulate_cohort, simulate_recording
+from stageguard.synthetic import Plan, cohort, simulate_cohort, simulate_recording
 from stageguard.synthetic.cohort import module_of
 from stageguard.synthetic.polysomnography import CHANNELS
 from stageguard.synthetic.sleepers import SimulatedSleep, Sleeper
@@ -38,7 +38,7 @@ ROUNDING = {
     "radar_i": 6e-4,
     "radar_q": 6e-4,
 }
-LAYOUTS = [(modality.name, layout) for modality in MODALITIES.values() for layout in modality.layouts]
+LAYOUTS = [(name, layout) for name, layouts in cohort.LAYOUTS.items() for layout in layouts]
 HOURS = 0.35
 NEEDS = {"parquet": "pyarrow", "mat": "scipy"}
 
@@ -173,7 +173,7 @@ def test_a_cohort_depends_on_its_seed_only(tmp_path):
         assert first == digests(tmp_path / f"{name}-2")
         simulate_cohort(Plan(name, 1, 0.05, 9), tmp_path / f"{name}-3")
         alone = digests(tmp_path / f"{name}-3")
-        subject = module_of(modality).name_of(1, modality.layouts[0])
+        subject = module_of(modality).name_of(1, cohort.LAYOUTS[name][0])
         shared = [path for path in alone if subject in path]
         assert shared
         assert all(alone[path] == first[path] for path in shared)

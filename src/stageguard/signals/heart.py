@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from stageguard import checks, schema
 from stageguard.arrays import Floats, Ints, Mask
+from stageguard.documents import Range
 from stageguard.errors import InputError
 from stageguard.extras import library
-from stageguard.night.recording import EpochGrid, Recording, Series, Signal
-from stageguard.signals.windows import (
-    IF_PRESENT,
-    LEAST_SHARE,
-    Columns,
-    blocks_of_windows,
-    cumulative,
-    flat_samples,
-    read_samples,
-    runs,
-    steady_signal,
-    timed_values,
-    vertex,
-    window_edges,
-)
+from stageguard.night.recording import EpochGrid, Recording, Signal
+from stageguard.signals import windows
+from stageguard.signals.windows import LEAST_SHARE, Band, Columns, Use, cumulative, runs, vertex
 from stageguard.units import quantity_of
 
 PLAUSIBLE_BPM = (30.0, 200.0)
@@ -56,78 +46,61 @@ class Beats:
         return np.asarray((self.intervals >= low) & (self.intervals <= high))
 
     def normal(self, tolerance: float) -> Mask:
-        """Whether each interval is plausible and near the median of the 11 plausible intervals around it.
-
-        ``tolerance`` is the largest distance from that median, as a share of it.
-        """
+        """Whether each interval is plausible, and within a share of the median of the 11 around it."""
         kept = np.flatnonzero(self.is_plausible)
         normal = np.zeros(len(self.times), dtype=np.bool_)
         if len(kept):
             intervals = self.intervals[kept]
-            usual = _running_median(intervals, LOCAL_BEATS)
+            length = min(LOCAL_BEATS, len(kept) - (len(kept) + 1) % 2)
+            middle = np.median(np.lib.stride_tricks.sliding_window_view(intervals, length), axis=1)
+            usual = np.pad(middle, (length // 2, len(kept) - len(middle) - length // 2), mode="edge")
             normal[kept] = np.abs(intervals - usual) <= tolerance * usual
         return normal
-
-
-def has_beats(recording: Recording) -> bool:
-    """Whether a recording has beats or an ECG to find them in."""
-    return "beats" in recording.signals or "ecg" in recording.signals
 
 
 def find_beats(recording: Recording) -> Beats:
     """Return a recording's heartbeats: its channel 'beats', else those `sleepecg` finds in its ECG."""
     channel = recording.channel("beats", "ecg")
     if "beats" in recording.signals:
-        return _given_beats(recording, channel)
+        return _given_beats(recording)
     # the detector needs no unit, so an unknown one is as good as none
     quantity = "voltage" if quantity_of(channel.unit) else ""
-    signal = steady_signal(recording, "ecg", quantity=quantity, least_rate_hz=LEAST_RATE_HZ)
+    signal = windows.steady_signal(recording, "ecg", quantity=quantity, least_rate_hz=LEAST_RATE_HZ)
     times, lost = _detect_beats(signal)
-    intervals = np.append(np.nan, np.diff(times)) if len(times) else np.zeros(0)
-    for first, end in lost:  # no interval may span a lost stretch
-        after = int(np.searchsorted(times, (first + end) / 2))
-        if after < len(times):
-            intervals[after] = np.nan
+    intervals = np.diff(times, prepend=np.nan)
+    for middle in lost:  # no interval may span a lost stretch
+        intervals[np.searchsorted(times, middle) :][:1] = np.nan
     return Beats(times, intervals)
 
 
-def _given_beats(recording: Recording, channel: Signal | Series) -> Beats:
+def _given_beats(recording: Recording) -> Beats:
     """Return the beats of the channel 'beats'; intervals that it lacks are the steps between its times."""
-    if not isinstance(channel, Series):
-        raise InputError(
-            f"channel 'beats' of recording {recording.id!r} is sampled at a steady rate, expected the times "
-            "of beats. Map an ECG as 'ecg' instead."
-        )
-    _, intervals = timed_values(channel, "s", "channel 'beats'")
+    times, intervals = windows.timed_values(recording, "beats", "s")
     known = np.isfinite(intervals) & (intervals > 0)
-    steps = np.append(np.nan, np.diff(channel.times))
-    intervals = np.where(known, intervals, steps)
-    if abs(intervals[0] - channel.times[0]) < 1e-3:
+    intervals = np.where(known, intervals, np.diff(times, prepend=np.nan))
+    if abs(intervals[0] - times[0]) < 1e-3:
         intervals[0] = np.nan  # measured from the recording's start, which is no beat
     usual = float(np.nanmedian(intervals)) if np.isfinite(intervals).any() else 0.0
     if not PLAUSIBLE_SECONDS[0] <= usual <= PLAUSIBLE_SECONDS[1]:
         raise InputError(
             f"channel 'beats' of recording {recording.id!r} has an interval of {usual:.3g} s in the median, "
-            "expected 0.3 to 2 s. Say its unit, for example 'ms', or map another."
+            "expected 0.3 to 2 s. Check its unit."
         )
-    return Beats(channel.times, intervals)
+    return Beats(times, intervals)
 
 
-def _detect_beats(signal: Signal) -> tuple[Floats, list[tuple[float, float]]]:
-    """Return the times of beats that `sleepecg` finds block by block, and stretches without a signal."""
+def _detect_beats(signal: Signal) -> tuple[Floats, list[float]]:
+    """Return the times of beats that `sleepecg` finds, and the middles of stretches without a signal."""
     sleepecg = library("sleepecg", "heartbeats from an ECG")
-    beats: list[Floats] = []
-    lost: list[tuple[float, float]] = []
+    beats, lost = [np.zeros(0)], []
     block, overlap = (round(seconds * signal.rate_hz) for seconds in (BLOCK_SECONDS, OVERLAP_SECONDS))
     for first in range(0, signal.n_samples, block):
         end = min(first + block, signal.n_samples)
         begin, stop = max(first - overlap, 0), min(end + overlap, signal.n_samples)
-        samples = read_samples(signal, begin, stop)
+        samples = windows.read_samples(signal, begin, stop)
         usable = _usable(samples, signal.rate_hz)
-        for a, b in zip(*runs(~usable), strict=True):
-            a, b = max(a + begin, first), min(b + begin, end)
-            if a < b:
-                lost.append((a / signal.rate_hz, b / signal.rate_hz))
+        for a, b in zip(*runs(~usable[first - begin : end - begin]), strict=True):
+            lost.append(float(first + (a + b) / 2) / signal.rate_hz)
         for a, b in zip(*runs(usable), strict=True):
             if b - a < LEAST_SECONDS * signal.rate_hz:
                 continue
@@ -135,59 +108,43 @@ def _detect_beats(signal: Signal) -> tuple[Floats, list[tuple[float, float]]]:
             peaks = np.asarray(sleepecg.detect_heartbeats(piece, signal.rate_hz))
             peaks = (_refine_peaks(piece, peaks, signal.rate_hz) + (a + begin)) / signal.rate_hz
             beats.append(peaks[(peaks >= first / signal.rate_hz) & (peaks < end / signal.rate_hz)])
-    times = np.sort(np.concatenate(beats)) if beats else np.zeros(0)
+    times = np.sort(np.concatenate(beats))
     # where two blocks meet, both may find the same beat
-    times = times[np.append(np.inf, np.diff(times)) >= REFRACTORY_SECONDS] if len(times) else times
-    return times, lost
+    return times[np.diff(times, prepend=-np.inf) >= REFRACTORY_SECONDS], lost
 
 
 def _usable(samples: Floats, rate_hz: float) -> Mask:
     """Fill short gaps in place; return which samples are a signal, not missing and not in a flat line."""
     there = np.isfinite(samples)
-    if not there.all() and there.any():
-        for a, b in zip(*runs(~there), strict=True):
-            if a > 0 and b < len(samples) and b - a <= PATCH_SECONDS * rate_hz:
-                samples[a:b] = np.linspace(samples[a - 1], samples[b], b - a + 2)[1:-1]
-                there[a:b] = True
-    return there & ~flat_samples(samples[1:] == samples[:-1], FLAT_SECONDS * rate_hz)
+    for a, b in zip(*runs(~there), strict=True):
+        if a > 0 and b < len(samples) and b - a <= PATCH_SECONDS * rate_hz:
+            samples[a:b] = np.linspace(samples[a - 1], samples[b], b - a + 2)[1:-1]
+            there[a:b] = True
+    return there & ~windows.flat_samples(samples[1:] == samples[:-1], FLAT_SECONDS * rate_hz)
 
 
 def _refine_peaks(samples: Floats, peaks: npt.NDArray[np.integer], rate_hz: float) -> Floats:
-    """Return the positions of the R waves' peaks near the detected beats, to a fraction of a sample.
-
-    Whether R waves point up or down is decided for all of them together, so that no beat is placed at R and
-    the next at S. A first beat far lower than the others is dropped: the detector always reports a beat in
-    its first second.
-    """
-    reach = max(round(PEAK_REACH_SECONDS * rate_hz), 1)
-    inner = np.clip(peaks, reach + 1, len(samples) - reach - 2)
+    """Return the positions of the R waves' peaks near the detected beats, to a fraction of a sample."""
     if not len(peaks):
         return np.zeros(0)
+    reach = max(round(PEAK_REACH_SECONDS * rate_hz), 1)
+    inner = np.clip(peaks, reach + 1, len(samples) - reach - 2)
     around = samples[inner[:, None] + np.arange(-reach - 1, reach + 2)]
     around = around - np.median(around, axis=1, keepdims=True)
     up, down = around.max(axis=1), -around.min(axis=1)
+    # decided for all beats together, so that none is placed at R and the next at S
     around, height = (around, up) if np.median(up) >= np.median(down) else (-around, down)
     row = np.arange(len(inner))
     top = around[:, 1:-1].argmax(axis=1) + 1
     left, centre, right = (around[row, top + step] for step in (-1, 0, 1))
-    shift = vertex(left, centre, right, (centre >= left) & (centre >= right))
-    refined = inner - reach - 1 + top + shift
+    refined = inner - reach - 1 + top + vertex(left, centre, right, (centre >= left) & (centre >= right))
+    # the detector always reports a beat in its first second
     return np.asarray(refined[1:] if height[0] < LEAST_FIRST_HEIGHT * np.median(height) else refined)
 
 
-def _running_median(values: Floats, length: int) -> Floats:
-    """Return the running median; at either end, that of the first or last full window."""
-    length = min(length, len(values) - (len(values) + 1) % 2)
-    half = length // 2
-    windows = np.lib.stride_tricks.sliding_window_view(values, length)
-    middle = np.median(windows, axis=1)
-    return np.pad(middle, (half, len(values) - len(middle) - half), mode="edge")
-
-
 Measures = Callable[[Floats, Floats], dict[str, float]]
+HeartGroup = Literal["epoch", "time", "frequency", "nonlinear"]  # of features
 
-GROUPS = ("epoch", "time", "frequency", "nonlinear")
-BANDS = {"vlf": (0.0033, 0.04), "lf": (0.04, 0.15), "hf": (0.15, 0.4)}
 LEAST_BEATS = 20
 BRIDGE_SECONDS = 5.0  # a longer time without a normal beat is a gap
 LEAST_POWER_MS2 = 1e-3  # keeps the logarithm finite for a heart without variability
@@ -195,36 +152,35 @@ DFA_BEATS = np.arange(4, 17)
 MOST_BEATS = 1200  # of a window, for sample entropy: its cost grows with the square
 
 
+BANDS: Mapping[str, Band] = MappingProxyType({"vlf": (0.0033, 0.04), "lf": (0.04, 0.15), "hf": (0.15, 0.4)})
+
+
 @dataclass(frozen=True, slots=True)
 class Heart:
     """How the heart is measured."""
 
-    use: str = schema.choice("always", *IF_PRESENT)
-    groups: tuple[str, ...] = schema.words(*GROUPS)
-    window_seconds: float = schema.number(300.0, low=60.0, high=3600.0)  # around each epoch
+    use: Use = "always"
+    groups: Annotated[tuple[HeartGroup, ...], Range(low=1)] = ("epoch", "time", "frequency", "nonlinear")
+    window_seconds: Annotated[float, Range(60, 3600)] = 300.0  # around each epoch
     # an interval that differs by more than this share from the median of the 11 around it is left out
-    ectopic_tolerance: float = schema.number(0.2, low=0.01, high=1.0)
-    # rate to which intervals are interpolated for their spectrum
-    resample_hz: float = schema.number(4.0, low=1.0, high=20.0)
-    # Hz; if "lf" and "hf" are both here, their shares are features too
-    bands: Mapping[str, tuple[float, float]] = schema.bands(BANDS)
+    ectopic_tolerance: Annotated[float, Range(0.01, 1)] = 0.2
+    resample_hz: Annotated[float, Range(1, 20)] = (
+        4.0  # to which intervals are interpolated for their spectrum
+    )
+    # if "lf" and "hf" are both here, their shares are features too
+    bands: Annotated[Mapping[str, Band], Range(low=1)] = field(default_factory=lambda: BANDS)
 
     def __post_init__(self) -> None:
-        """Check the names of the groups, and that the bands are below half of the rate."""
-        for name in self.groups:
-            checks.choice(name, "heart.groups", GROUPS)
-        if not self.groups:
-            raise InputError(f"heart.groups is empty, expected some of {', '.join(GROUPS)}.")
+        """Check that the bands are below half of the rate."""
         for name, (_, high) in self.bands.items():
             if high > self.resample_hz / 2:
                 raise InputError(
-                    f"heart.bands.{name} reaches {high:g} Hz, expected at most half of resample_hz, "
+                    f"bands.{name} reaches {high:g} Hz, expected at most half of resample_hz, "
                     f"{self.resample_hz / 2:g} Hz."
                 )
 
 
-@dataclass(frozen=True, slots=True)
-class Normal:
+class Normal(NamedTuple):
     """Normal-to-normal intervals."""
 
     times: Floats  # (n,) when each ends, in seconds
@@ -243,17 +199,16 @@ class Normal:
 def hrv_features(beats: Beats, epochs: EpochGrid, options: Heart) -> Columns:
     """Return the features of each epoch, by name; NaN where too few normal beats are around it."""
     normal = Normal.of(beats, options.ectopic_tolerance)
-    first, end = window_edges(epochs, options.window_seconds)
+    first, end = windows.window_edges(epochs, options.window_seconds)
     columns: Columns = {}
     for group in options.groups:
         if group == "epoch":
             columns |= _per_window(normal, epochs.edges[:-1], epochs.edges[1:], epoch_measures, least_beats=3)
-        elif group == "time":
-            columns |= _per_window(normal, first, end, time_measures)
         elif group == "frequency":
             columns |= frequency_measures(normal, first, end, options.resample_hz, options.bands)
         else:
-            columns |= _per_window(normal, first, end, nonlinear_measures)
+            measures = time_measures if group == "time" else nonlinear_measures
+            columns |= _per_window(normal, first, end, measures)
     return columns
 
 
@@ -293,37 +248,25 @@ def nonlinear_measures(ms: Floats, steps: Floats) -> dict[str, float]:
 
 
 def sample_entropy(values: Floats, length: int, tolerance: float) -> float:
-    """Return sample entropy (Richman and Moorman 2000).
-
-    This is minus the log of the chance that two runs that are alike for `length` values are alike for one
-    more. Values are alike if they differ by at most the tolerance. If no two runs stay alike, one pair is
-    assumed to, so that the result is finite.
-    """
-    n = len(values)
-    if n < length + 2:
-        return float("nan")
+    """Return the sample entropy (Richman and Moorman 2000) of runs of some length."""
+    m = len(values) - length
     near = np.abs(values[:, None] - values) <= tolerance + 1e-9
-    m = n - length
     alike = np.ones((m, m), dtype=np.bool_)
     for step in range(length):
         alike &= near[step : step + m, step : step + m]
     longer = alike & near[length : length + m, length : length + m]
     # subtract the diagonal, where each run is compared with itself
     n_alike, n_longer = (int(np.count_nonzero(table)) - m for table in (alike, longer))
-    return float(np.log(max(n_alike, 1) / max(n_longer, 1)))
+    return float(np.log(max(n_alike, 1) / max(n_longer, 1)))  # finite even if no two runs stay alike
 
 
 def dfa_exponent(values: Floats, sizes: Ints) -> float:
-    """Return the exponent by which fluctuations around a local trend grow with the size of the box.
-
-    As in Peng et al. (1995): 0.5 for white noise, 1.5 for its cumulative sum. Boxes are cut from both ends.
-    A constant series gives 0.
-    """
+    """Return how fluctuations around a local trend grow with the box (Peng et al. 1995); 0 if constant."""
     profile = np.cumsum(values - values.mean())
     sizes = sizes[sizes <= len(values) // 4]
     if len(sizes) < 3:
         return float("nan")
-    sizes_used, growth = [], []
+    x, growth = [], []
     for size in sizes:
         whole = len(profile) // size * size
         boxes = np.concatenate([profile[:whole], profile[len(profile) - whole :]]).reshape(-1, size)
@@ -332,31 +275,26 @@ def dfa_exponent(values: Floats, sizes: Ints) -> float:
         slope = centred @ offset / (offset @ offset)
         rest = (centred**2).sum() - (slope**2).sum() * (offset @ offset)
         if rest > 1e-9 * boxes.size:
-            sizes_used.append(np.log(size))
+            x.append(np.log(size))
             growth.append(0.5 * np.log(rest / boxes.size))
     if len(growth) < 3:
         return 0.0
-    x = np.array(sizes_used) - np.mean(sizes_used)
-    return float(x @ np.array(growth) / (x @ x))
+    centred = np.array(x) - np.mean(x)
+    return float(centred @ np.array(growth) / (centred @ centred))
 
 
 def frequency_measures(
     normal: Normal, first: Floats, end: Floats, rate_hz: float, bands: Mapping[str, tuple[float, float]]
 ) -> Columns:
-    """Return the log power of each band in windows, and the peak within "hf".
-
-    The intervals are interpolated to an even rate by a cubic spline. Each window is detrended linearly and
-    tapered (Hann). Its periodogram is summed over the bands, in ms2. Stretches without beats do not count.
-    """
+    """Return the log power of each band in windows, and the peak within "hf"."""
     lines, density = _spectra(normal, first, end, rate_hz)
     inside = {name: (lines > low) & (lines <= high) for name, (low, high) in bands.items()}
     powers = {name: density[:, where].sum(axis=1) * lines[1] for name, where in inside.items()}
-    columns: Columns = {}
-    for name, power in powers.items():
-        columns[f"{name}_log_ms2"] = np.log(np.maximum(power, LEAST_POWER_MS2))
+    columns = {
+        f"{name}_log_ms2": np.log(np.maximum(power, LEAST_POWER_MS2)) for name, power in powers.items()
+    }
     if {"lf", "hf"} <= set(bands):
-        both = np.maximum(powers["lf"] + powers["hf"], LEAST_POWER_MS2)
-        columns["lf_share"] = powers["lf"] / both
+        columns["lf_share"] = powers["lf"] / np.maximum(powers["lf"] + powers["hf"], LEAST_POWER_MS2)
         columns["lf_hf_log_ratio"] = columns["lf_log_ms2"] - columns["hf_log_ms2"]
     if "hf" in bands:
         columns["hf_peak_hz"], columns["hf_peak_share"] = _peak(lines[inside["hf"]], density[:, inside["hf"]])
@@ -380,9 +318,9 @@ def _peak(lines: Floats, density: Floats) -> tuple[Floats, Floats]:
 
 
 def _spectra(normal: Normal, first: Floats, end: Floats, rate_hz: float) -> tuple[Floats, Floats]:
-    """Return frequencies and power density (n_windows, n_lines) in ms2/Hz; NaN where there are no beats."""
+    """Return frequencies, and power densities in ms2/Hz of a cubic spline; NaN where there are no beats."""
     n = round((end[0] - first[0]) * rate_hz)
-    lines = np.asarray(np.fft.rfftfreq(n, 1.0 / rate_hz))
+    lines = np.fft.rfftfreq(n, 1 / rate_hz).astype(np.float64)
     density = np.full((len(first), len(lines)), np.nan)
     if len(normal.times) < LEAST_BEATS:
         return lines, density
@@ -394,7 +332,7 @@ def _spectra(normal: Normal, first: Floats, end: Floats, rate_hz: float) -> tupl
     gap = normal.times[after] - normal.times[after - 1]
     covered = (gap <= BRIDGE_SECONDS) & (grid >= normal.times[0]) & (grid <= normal.times[-1])
     starts = np.clip(np.rint(first * rate_hz).astype(np.int64), 0, len(grid) - n)
-    for chosen, samples in blocks_of_windows(starts, n):
+    for chosen, samples in windows.blocks_of_windows(starts, n):
         density[chosen] = _periodograms(series[samples], covered[samples], rate_hz)
     return lines, density
 
@@ -425,14 +363,13 @@ def _per_window(
     a, b = np.searchsorted(normal.times, first), np.searchsorted(normal.times, end)
     filled = cumulative(normal.ms / 1000.0)
     enough = (b - a >= least_beats) & (filled[b] - filled[a] >= LEAST_SHARE * (end - first))
-    names = list(measures(np.linspace(800.0, 900.0, 40), np.linspace(-1.0, 1.0, 39)))
+    names = measures(np.linspace(800.0, 900.0, 40), np.linspace(-1.0, 1.0, 39))
     columns = {name: np.full(len(first), np.nan) for name in names}
-    steps = np.append(0.0, np.diff(normal.ms))
+    steps = np.diff(normal.ms)
     for window in np.flatnonzero(enough):
         i, j = a[window], b[window]
-        follows = normal.follows[i:j].copy()
-        follows[0] = False  # the interval before is outside the window
-        for name, value in measures(normal.ms[i:j], steps[i:j][follows]).items():
+        inside = steps[i : j - 1][normal.follows[i + 1 : j]]
+        for name, value in measures(normal.ms[i:j], inside).items():
             columns[name][window] = value
     return columns
 
@@ -441,50 +378,18 @@ NARROW_SECONDS, WIDE_SECONDS, WIDE_WEIGHT = 120.0, 600.0, 0.75  # the difference
 KERNEL_SECONDS = 285
 WALCH_MARGIN_SECONDS = 285.0  # of the window on either side of the epoch
 SPREAD_SECONDS = 300.0
-RATE_FEATURES = ("mean", "spread", "change")
-READY_MADE = "heart_rate_variability"  # Walch's own feature, as the files of the dataset have it
-
-
-def raw_heart_rate(recording: Recording) -> tuple[Floats, Floats]:
-    """Return times and values of all heart rates of a recording, in beats per minute."""
-    return timed_values(recording.channel("heart_rate"), "bpm", "channel 'heart_rate'")
+RateFeature = Literal["mean", "spread", "change"]
 
 
 def read_heart_rate(recording: Recording) -> tuple[Floats, Floats]:
     """Return times and values of the plausible heart rates of a recording, in beats per minute."""
-    times, values = raw_heart_rate(recording)
+    times, values = windows.timed_values(recording, "heart_rate", "bpm")
     keep = (values >= PLAUSIBLE_BPM[0]) & (values <= PLAUSIBLE_BPM[1])  # a watch off the wrist records 0
     return times[keep], values[keep]
 
 
-def heart_rate_features(recording: Recording, epochs: EpochGrid, names: tuple[str, ...]) -> Columns:
-    """Return heart-rate features of each epoch, by name; rates outside the epochs are not used.
-
-    ``heart_rate_bpm`` is the mean of the epoch, ``heart_rate_sd_bpm`` the standard deviation over 5 min
-    around it, both of the rate interpolated to every second. ``heart_rate_change`` is Walch's: the standard
-    deviation, from 285 s before the epoch to 285 s after it, of the rate filtered by a difference of two
-    Gaussians (120 s less 0.75 times 600 s) and divided by the 90th percentile of its size in the recording.
-    A recording with a channel "heart_rate_variability" and no heart rate has only this feature, ready-made.
-    """
-    if "heart_rate" not in recording.signals and READY_MADE in recording.signals:
-        return {"heart_rate_change": _ready_made(recording, epochs)}
-    seconds, rate = _each_second(recording, epochs)
-    columns: Columns = {}
-    for name in names:
-        if name == "mean":
-            columns["heart_rate_bpm"] = _moments(seconds, rate, epochs.edges[:-1], epochs.edges[1:])[0]
-        elif name == "spread":
-            columns["heart_rate_sd_bpm"] = _moments(seconds, rate, *window_edges(epochs, SPREAD_SECONDS))[1]
-        else:
-            first, end = epochs.edges[:-1] - WALCH_MARGIN_SECONDS, epochs.edges[1:] + WALCH_MARGIN_SECONDS
-            change = walch_filtered(rate)
-            size = float(np.percentile(np.abs(change), 90))
-            columns["heart_rate_change"] = _moments(seconds, change / (size or 1.0), first, end)[1]
-    return columns
-
-
-def _each_second(recording: Recording, epochs: EpochGrid) -> tuple[Floats, Floats]:
-    """Return every second of the night between the first and last heart rate, and the rate at each."""
+def heart_rate_features(recording: Recording, epochs: EpochGrid, names: tuple[RateFeature, ...]) -> Columns:
+    """Return features of the heart rate of each epoch, by name, from the rate at every second."""
     times, values = read_heart_rate(recording)
     first = max(float(times[0]), 0.0) if len(times) else 0.0
     last = min(float(times[-1]), float(epochs.edges[-1])) if len(times) else 0.0
@@ -492,24 +397,24 @@ def _each_second(recording: Recording, epochs: EpochGrid) -> tuple[Floats, Float
         raise InputError(
             f"channel 'heart_rate' of recording {recording.id!r} has {len(times)} values from "
             f"{PLAUSIBLE_BPM[0]:g} to {PLAUSIBLE_BPM[1]:g} bpm, which cover {max(last - first, 0):.0f} s, "
-            "expected most of the recording. Map another channel, or set heart_rate = 'never' in the recipe."
+            "expected most of the recording."
         )
     seconds = np.arange(first, last, 1.0)
-    return seconds, np.interp(seconds, times, values)
-
-
-def _ready_made(recording: Recording, epochs: EpochGrid) -> Floats:
-    """Return the channel "heart_rate_variability", which has one value per epoch."""
-    channel = recording.channel(READY_MADE)
-    if not isinstance(channel, Signal) or abs(channel.rate_hz * epochs.epoch_seconds - 1) > 1e-6:
-        raise InputError(
-            f"channel {READY_MADE!r} of recording {recording.id!r} does not have one value per epoch of "
-            f"{epochs.epoch_seconds:g} s. Map a heart rate as 'heart_rate' instead."
-        )
-    column = np.full(epochs.n_epochs, np.nan)
-    values = channel.read(0, min(epochs.n_epochs, channel.n_samples))
-    column[: len(values)] = values
-    return column
+    rate = np.interp(seconds, times, values)
+    begin, end = epochs.edges[:-1], epochs.edges[1:]
+    columns: Columns = {}
+    for name in names:
+        if name == "mean":
+            columns["heart_rate_bpm"] = _moments(seconds, rate, begin, end)[0]
+        elif name == "spread":
+            edges = windows.window_edges(epochs, SPREAD_SECONDS)
+            columns["heart_rate_sd_bpm"] = _moments(seconds, rate, *edges)[1]
+        else:  # as Walch et al. (2019)
+            change = walch_filtered(rate)
+            change /= float(np.percentile(np.abs(change), 90)) or 1.0
+            margins = begin - WALCH_MARGIN_SECONDS, end + WALCH_MARGIN_SECONDS
+            columns["heart_rate_change"] = _moments(seconds, change, *margins)[1]
+    return columns
 
 
 def walch_filtered(rate: Floats) -> Floats:
@@ -526,8 +431,6 @@ def _moments(times: Floats, values: Floats, first: Floats, end: Floats) -> tuple
     a, b = np.searchsorted(times, first), np.searchsorted(times, end)
     centred = values - values.mean()  # keeps the sums of squares accurate
     sums, squares = cumulative(centred), cumulative(centred**2)
-    n = b - a
-    known = n > 0
-    mean = np.divide(sums[b] - sums[a], n, out=np.full(len(n), np.nan), where=known)
-    power = np.divide(squares[b] - squares[a], n, out=np.full(len(n), np.nan), where=known)
+    n = np.where(b > a, b - a, np.nan)
+    mean, power = (sums[b] - sums[a]) / n, (squares[b] - squares[a]) / n
     return mean + values.mean(), np.sqrt(np.maximum(power - mean**2, 0.0))

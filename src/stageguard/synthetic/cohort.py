@@ -35,6 +35,13 @@ from stageguard.synthetic.sleepers import (
 )
 from stageguard.version import __version__
 
+LAYOUTS = {
+    "eeg-emg": ("mat", "parquet", "csv"),
+    "actigraphy": ("txt",),
+    "cardiorespiratory": ("edf",),
+    "bioradar": ("npz", "edf"),
+    "polysomnography": ("edf",),
+}
 LONGEST_HOURS = 72.0
 MOST_SUBJECTS = 999
 SUBJECTS_FILE, EVENTS_FILE, README_FILE = "synthetic-subjects.tsv", "synthetic-events.tsv", "README.txt"
@@ -63,8 +70,11 @@ class Plan:
         hours = modality.hours if self.hours is None else self.hours
         hours = checks.number(hours, "hours", low=two_epochs, high=LONGEST_HOURS)
         checks.whole(self.seed, "seed")
-        layout = modality.layouts[0] if self.layout is None else self.layout
-        choices = (("variant", self.variant, modality.variants), ("layout", layout, modality.layouts))
+        layout = LAYOUTS[modality.name][0] if self.layout is None else self.layout
+        choices = (
+            ("variant", self.variant, ("adult", "narcolepsy", "infant")[: 3 - modality.is_mouse]),
+            ("layout", layout, LAYOUTS[modality.name]),
+        )
         for what, value, known in choices:
             if value not in known:
                 listed = ", ".join(known)
@@ -224,7 +234,7 @@ def _simulate(plan: Plan, who: int | Sleeper) -> Simulated:
     if modality.is_mouse:
         night = draw_day(kind, sleeper, plan.seed, plan.hours)
     else:
-        awake_minutes = modality.evening_minutes, modality.morning_minutes
+        awake_minutes = modality.awake_minutes
         night = draw_night(kind, sleeper, plan.seed, plan.hours, awake_minutes)
     name = module.name_of(sleeper.number, plan.layout)
     simulated: Simulated = module.simulate(night, sleeper, plan.seed, name)
@@ -239,7 +249,7 @@ def module_of(modality: Modality) -> Any:
     files of each layout; and ``READ_OPTIONS``, the options with which `stageguard features` reads them. A
     module whose cohorts have tables has ``finish(subjects, folder, layout)``.
     """
-    return import_module(f"stageguard.synthetic.{modality.module}")
+    return import_module(f"stageguard.synthetic.{modality.name.replace('-', '_')}")
 
 
 def _write_truth(plan: Plan, subjects: Sequence[Subject], folder: Path) -> None:
@@ -294,7 +304,7 @@ def readme(plan: Plan) -> str:
     """Return the text for README.txt."""
     modality, layout = plan.recorded, module_of(plan.recorded)
     who = "mice" if modality.is_mouse else "people"
-    is_adult, is_usual_layout = plan.variant == "adult", plan.layout == modality.layouts[0]
+    is_adult, is_usual_layout = plan.variant == "adult", plan.layout == LAYOUTS[modality.name][0]
     of_variant = "" if is_adult else f", variant {plan.variant}"
     cohort = f"{plan.n_subjects} {who}, {plan.hours:g} h each, {plan.modality}, seed {plan.seed}{of_variant}"
     command = (

@@ -7,10 +7,9 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import click
-from click import UsageError
 
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
@@ -24,8 +23,6 @@ from stageguard.cli.recordings import (
 )
 from stageguard.cli.terminal import Console, count, one_line
 from stageguard.errors import InputError, did_you_mean
-from stageguard.formats.raw_night import FileOptions
-from stageguard.formats.read import read_hypnogram_file
 from stageguard.measures.experts import consensus
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Recording
@@ -61,13 +58,6 @@ def _print_recipes(ctx: click.Context, _: click.Parameter, is_asked: bool) -> No
 @option("--epoch-seconds", metavar="SECONDS", type=opt.SECONDS, help="Epoch length. Default: the recipe's.")
 @recording_options
 @option("--scorer", metavar="NAME", help="Whose stages to write. Default: the only one's, or the consensus.")
-@option(
-    "--calibration",
-    metavar="FILE",
-    type=opt.PATH,
-    help="Stages of some epochs of the one recording, to scale its features by.",
-)
-@option("--format", type=click.Choice(["npz", "tsv"]), default="npz", help="TSV where an epoch is one frame.")
 @opt.overwrite
 @recording_jobs_option
 @opt.cluster
@@ -79,8 +69,6 @@ def features(
     epoch_seconds: float | None,
     options: RecordingOptions,
     scorer: str | None,
-    calibration: Path | None,
-    format: Literal["npz", "tsv"],
     overwrite: bool,
     jobs: int,
     cluster: Cluster | None,
@@ -96,10 +84,8 @@ def features(
     """
     loaded = Recipe.load(recipe)
     sources = options.find(recordings, output)
-    if calibration is not None and len(sources) != 1:
-        raise UsageError("--calibration belongs to one recording: give the recordings one by one.")
     outcomes = run_shown(
-        partial(_extract, loaded, epoch_seconds, calibration, scorer, f".{format}", overwrite),
+        partial(_extract, loaded, epoch_seconds, scorer, overwrite),
         sources,
         "Extracting",
         quiet=as_json,
@@ -137,20 +123,15 @@ class ExtractedRecording:
 def _extract(
     recipe: Recipe,
     epoch_seconds: float | None,
-    calibration: Path | None,
     scorer: str | None,
-    suffix: str,
     overwrite: bool,
     source: Source,
 ) -> ExtractedRecording:
     """Compute the features of one recording and write them."""
-    path = source.new_file(suffix, overwrite=overwrite)
+    path = source.new_file(".npz", overwrite=overwrite)
     recording, notes = source.read()
     length = epoch_seconds or recipe.epoch_seconds
-    scored = None
-    if calibration is not None:
-        scored = read_hypnogram_file(calibration, FileOptions(default_epoch_seconds=length)).hypnogram
-    made = compute(recording, recipe, epoch_seconds=length, calibration=scored)
+    made = compute(recording, recipe, epoch_seconds=length)
     scoring, remarks = _scoring(recording, scorer, length)
     write_features(made, path, scoring=scoring, is_synthetic=recording.is_synthetic, overwrite=overwrite)
     return ExtractedRecording(
