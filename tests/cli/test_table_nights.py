@@ -93,7 +93,7 @@ def test_a_profile_is_tuned_on_a_table(run, tmp_path):
     assert run("tune", path, "--base", PROFILE, "--output", tmp_path / "tuned.toml").code == 0
     refused = run("decode", path, "-p", PROFILE, "--svg", "-o", tmp_path / "out.csv")
     assert mentions(error_line(refused), "--svg", "--output")
-    assert sg.Profile.load(tmp_path / "tuned.toml").fingerprint is not None
+    assert sg.Profile.load(tmp_path / "tuned.toml").strength.stager_fi > 0
 
 
 def test_ids_that_count_epochs_are_no_nights(run, tmp_path, nights):

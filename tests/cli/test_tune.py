@@ -63,7 +63,7 @@ def test_a_bad_file_is_a_problem_and_the_others_are_tuned_on(folder, run):
     ran = run("tune", "nights", "--base", BASE, "-o", "t.toml")
     assert ran.code == 1
     assert "bad.csv" in ran.err
-    assert sg.Profile.load(folder / "t.toml").fingerprint.n_nights == 10
+    assert sg.Profile.load(folder / "t.toml").provenance["n_nights"] == 10
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_another_stager_is_decoded_by_the_base_rule_and_can_be_resumed_and_verif
     options = ("-p", "yasa.toml", "--stager", "other", "-o", "out")
     ran = run("decode", "nights/n0.csv", *options)
     assert ran.code == 0, ran.err
-    assert "stager 'other' is not 'YASA 0.8'" in " ".join(ran.out.split())
+    assert "the profile is for stager 'YASA 0.8', the night's is 'other'" in " ".join(ran.out.split())
     assert "nothing to do" in run("decode", "nights/n0.csv", *options).out
     assert run("verify", "out/n0.hypnogram.tsv").code == 0
     own = error_line(run("decode", "nights/n0.csv", "-p", "yasa.toml", "-o", "out"))

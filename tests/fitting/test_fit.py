@@ -491,15 +491,6 @@ def test_few_subjects_take_biases_only_for_a_gain_of_a_tenth_of_kappa(factor, us
     assert any(row.candidate.biases for row in found.rows) == uses
 
 
-def test_a_fitted_profile_knows_its_stager(report, flickering):
-    fingerprint = report.profile.fingerprint
-    assert fingerprint.n_nights == len(flickering.densities)
-    tops = [in_period(density).max(axis=1).mean() for density in flickering.densities]
-    assert fingerprint.sharpness == pytest.approx((min(tops), np.median(tops), max(tops)), rel=1e-3)
-    few = fit_report(cohort(2, hours=2), stager="Mine 1")
-    assert (few.profile.fingerprint, few.profile.stager) == (None, "Mine 1")
-
-
 def test_candidates_below_argmax_are_dropped_before_the_best_is_chosen():
     kappa, distance = (0.5, 0.49, 0.51, 0.52), (0.1, 0.0, 0.01, 0.05)
     accuracy = (0.8, 0.9, 0.79, 0.8)

@@ -23,39 +23,39 @@ def weighted(**changes):
 def test_on_its_own_cohort_the_profile_is_as_it_is():
     profile = weighted()
     for said in ("our clinic", "Our_clinic"):
-        assert profile.for_nights_of(said) is profile
+        assert profile.for_nights_of(None, said) is profile
     for said in ("anyone", None):
-        assert profile_of().for_nights_of(said) == profile_of()  # fitted on none in particular
+        assert profile_of().for_nights_of(None, said) == profile_of()  # fitted on none in particular
 
 
 def test_a_cohort_that_is_not_said_counts_as_another():
     profile = weighted()
-    assert profile.for_nights_of(None) is profile.for_nights_of("another clinic")
+    assert profile.for_nights_of(None, None) == profile.for_nights_of(None, "another clinic")
 
 
 def test_on_another_cohort_shares_and_biases_are_left_out():
     profile = weighted()
-    other = profile.for_nights_of("another clinic")
+    other = profile.for_nights_of(None, "another clinic")
     assert (other.prior_exponent, other.calibration.biases) == (0.0, None)
     assert other.calibration.temperature == 1.0
     assert other.strength == profile.strength
-    assert other.for_nights_of("another clinic") == other
-    assert profile.for_nights_of("another clinic") is other  # made once
+    assert other.for_nights_of(None, "another clinic") == other
+    assert profile.for_nights_of(None, "another clinic") is other  # made once
 
 
 def test_decode_does_so_and_says_so():
     profile = weighted()
     probabilities = 0.8 / 3 + 0.2 * night(80, seed=1)  # a stager that is not sure
     own = decode(probabilities, profile, cohort="our clinic")
-    assert not any("fitted on" in text for text in own.assumed)
+    assert not own.is_foreign
     assert own.strength.prior_exponent == 0.5
     unsaid = decode(probabilities, profile)
     assert unsaid.strength.prior_exponent == 0.0
-    assert mentions(unsaid.assumed, "said", "'Our Clinic'")
-    assert mentions(unsaid.methods_text(), "is not stated", "left out")
+    assert mentions(unsaid.assumed, "'Our Clinic'", "not named")
+    assert mentions(unsaid.methods_text(), "Our Clinic", "left out")
     other = decode(probabilities, profile, cohort="elsewhere")
     assert other.strength.prior_exponent == 0.0
-    assert mentions(other.assumed, "'elsewhere'", "'Our Clinic'")
+    assert mentions(other.assumed, "'Our Clinic'", "'elsewhere'")
     plain = profile.replace(prior_exponent=None, calibration=None, cohort=None)
     assert np.array_equal(other.hypnogram.labels, decode(probabilities, plain).hypnogram.labels)
     assert not np.array_equal(other.hypnogram.labels, own.hypnogram.labels)

@@ -106,10 +106,9 @@ def test_a_profile_that_refuses_labels_may_be_fitted_to_them(own):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StageGuardWarning)
         assert sg.decode(nights.densities[0], profile, stager=HEADBAND).from_labels == "own"
-    if not profile.is_by(None):
-        with pytest.raises(InputError) as refused:
-            sg.decode(nights.densities[0], profile)
-        assert mentions(refused.value, HEADBAND)
+    with pytest.raises(InputError) as refused:
+        sg.decode(nights.densities[0], profile)
+    assert mentions(refused.value, HEADBAND)
 
 
 def test_labels_and_probabilities_are_not_mixed(own):

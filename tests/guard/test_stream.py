@@ -373,7 +373,7 @@ def test_nights_of_another_stager_stream_as_the_base_does():
     tuned = sg.tune(nights, "human-psg-3", stager="ours")
     streaming = sg.Profile.load("human-psg-3").streaming
     assert tuned.strength.flickers
-    assert sg.StreamingDecoder(tuned).profile.transition_weight == streaming.flickering
+    assert sg.StreamingDecoder(tuned).profile.transition_weight == streaming.transition_weight
     assert sg.StreamingDecoder(tuned, stager="ours").profile.transition_weight == streaming.flickering
     other = sg.StreamingDecoder(tuned, stager="theirs")
     assert other.profile.transition_weight == streaming.transition_weight

@@ -272,8 +272,6 @@ def test_a_card_of_decodings_names_what_decoded_them():
     assert card.nights[0].statistics["tst_minutes"].stager == tst(decoded[0].hypnogram)
     assert card.facts.stager == "a stager"
     assert card.facts.profile == "human-psg-5"
-    assert card.fingerprint is not None
-    assert card.fingerprint.n_nights == 3
     assert all(quantity_of(key).title for key in card)
 
 
@@ -308,17 +306,6 @@ def test_the_shipped_table_knows_what_is_graded(scheme):
     for table in expert_errors(scheme):
         assert set(card) <= set(table.errors)
         assert all(error > 0 for error in table.errors.values())
-
-
-def test_nights_that_taught_the_profile_are_no_proof():
-    made = [sg.simulate_night("human-psg-3", hours=3, seed=seed) for seed in range(4)]
-    densities, experts = [night.density for night in made], [night.expert for night in made]
-    with pytest.warns(sg.StageGuardWarning):
-        profile = sg.fit(experts, densities, base="human-psg-3", name="lab", learning_curve=False)
-    decoded = [sg.decode(density, profile) for density in densities]
-    with pytest.raises(InputError) as error:
-        sg.grade(experts, decoded)
-    assert mentions(error.value, 4, "'lab'")
 
 
 @pytest.mark.parametrize(

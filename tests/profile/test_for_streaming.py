@@ -41,7 +41,7 @@ def test_a_tuned_profile_knows_whether_its_stager_flickers(flickers):
     assert tuned.for_streaming().transition_weight == expected
     assert tuned.for_streaming(flickers=False).transition_weight == 0.0
     assert (
-        tuned.for_nights_of(None, "theirs").for_streaming() == profile.replace(stager="ours").for_streaming()
+        tuned.for_nights_of("theirs", None).for_streaming() == profile.replace(stager="ours").for_streaming()
     )
 
 
@@ -50,7 +50,7 @@ def test_what_a_profile_was_fitted_from_is_fixed_too():
     fitted = base.replace(name="fitted", cohort="ours", base=base.to_dict())
     fixed = fitted.for_streaming(flickers=True)
     assert fixed.base == base.for_streaming(flickers=True)
-    assert fixed.for_nights_of("theirs").transition_weight == base.streaming.flickering
+    assert fixed.for_nights_of(None, "theirs").transition_weight == base.streaming.flickering
 
 
 def test_without_a_weight_for_flickering_stagers_the_other_one_counts():

@@ -197,7 +197,7 @@ def test_replace_of_words_keeps_the_errors(change):
 def test_another_cohort_gets_the_errors_with_the_profile():
     base = profile_of(transition_weight=0.25)
     profile = profile_of(intervals=HELD, cohort="x", base=base.to_dict(), min_bout_seconds={"R": 60})
-    other = profile.for_nights_of("y")
+    other = profile.for_nights_of(None, "y")
     assert other.transition_weight == 0.25 and not other.min_bout_seconds
     assert other.intervals["n_nights"] == 9
     assert (other.name, other.cohort, other.base) == (profile.name, "x", base)
@@ -219,7 +219,7 @@ def test_a_base_is_a_profile_in_the_same_stages_without_a_base():
 def test_a_strength_that_is_asked_for_is_the_bases_too():
     profile = profile_of(cohort="x", base=MINIMAL)
     for asked, weight in ((0.4, 0.4), ("off", 0.0)):
-        assert profile.at_strength(asked).for_nights_of("y").transition_weight == weight
+        assert profile.at_strength(asked).for_nights_of(None, "y").transition_weight == weight
 
 
 @pytest.mark.parametrize("value", [1, None])

@@ -488,6 +488,8 @@ def test_labels_have_shares_or_the_reason_why_not(labels):
     assert mentions(complaint("labels", labels), "either shares or refused")
 
 
-def test_a_key_that_was_removed_is_named():
-    said = complaint("estimators", {"tst_minutes": "posterior"})
-    assert mentions(said, "'estimators'", "removed from profiles", "Delete")
+@pytest.mark.parametrize("key", ["estimators", "fingerprint", "taught_by"])
+def test_a_key_that_was_removed_is_named(key):
+    assert mentions(
+        complaint(key, {"tst_minutes": "posterior"}), f"{key!r}", "removed from profiles", "Delete"
+    )

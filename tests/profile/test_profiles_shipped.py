@@ -345,8 +345,8 @@ def test_people_whose_rem_is_scored_have_rems_clock(name: str, results: dict) ->
     assert shares[0] < 0.03 and shares[15] < 0.03 and shares[30] < 0.05  # method: 2 %, 2 %, 5 %
     assert 0.4 < shares[60] < 0.8 and 0.9 < shares[90] < 1.3
     for cohort in ("narcolepsy", "MSLT", "naps", "shift work"):
-        assert profile.for_nights_of(cohort).clock is None
-    assert profile.for_nights_of("adults").clock is not None
+        assert profile.for_nights_of(None, cohort).clock is None
+    assert profile.for_nights_of(None, "adults").clock is not None
 
 
 @pytest.mark.parametrize("name", FITTED)

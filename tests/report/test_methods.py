@@ -15,7 +15,6 @@ from small import ROWS, night, profile_of
 from stageguard.errors import InputError
 from stageguard.guard.explain import Effect
 from stageguard.night.quantities import quantity_of
-from stageguard.profile.fingerprint import mark_of
 from stageguard.profile.schema import KEYS
 from stageguard.report.summary import summary_of
 
@@ -85,7 +84,6 @@ ELSEWHERE = {
     "rem": "of stages",
     "base": "only for another cohort or stager: has a test of its own",
     "not_for": "only for a cohort with a caution: has a test of its own",
-    "taught_by": "only for a night that taught it: has a test of its own",
     "labels": "only for labels without probabilities: has a test of its own",
     "shares": "only if they were repaired: has a test of its own",
 }
@@ -96,11 +94,9 @@ NO_EFFECT = {
     "tvr_pairs",
     "bands",
     "joint",
-    "fingerprint",
     "posterior",
     "streaming",
     "intervals",
-    "taught_by",
 }
 
 
@@ -234,28 +230,19 @@ def test_another_cohort_and_another_stager_are_said():
     profile = profile_of(cohort="adults", calibration=calibration)
     text = decode(CALM, profile, cohort="children").methods_text()
     assert (
-        "The cohort of this night is “children”, so that what the profile had learned of its own was left "
-        "out." in text
+        "The profile was made for the cohort “adults”, which this night is not known to be of, so that what "
+        "the profile had learned of its own was left out." in text
     )
-    assert "is not stated, so that" in decode(CALM, profile).methods_text()
+    assert "is not known to be of, so that" in decode(CALM, profile).methods_text()
     assert "so that" not in decode(CALM, profile, cohort="adults").methods_text()
     based = profile.replace(base=profile_of(name="ground").to_dict())
     assert "the profile’s base, ground" in decode(CALM, based, cohort="children").methods_text()
     other = decode(CALM, profile_of(stager="YASA", calibration=calibration), stager="U-Sleep").methods_text()
     assert (
-        "This night is of another stager, so that what the profile had learned of its own was left out"
-        in other
+        "made for the stager “YASA”, which this night is not known to be of, so that what the profile had "
+        "learned of its own was left out" in other
     )
     assert "temperature" not in other
-
-
-def test_a_night_that_taught_the_profile_is_said():
-    words = "The profile was fitted to this night"
-    plain = decode(CALM, profile_of())
-    taught = profile_of(taught_by=[mark_of(plain.argmax)])
-    assert words in decode(CALM, taught).methods_text()
-    assert words not in plain.methods_text()
-    assert words not in decode(night(400), taught).methods_text()
 
 
 def test_a_caution_for_the_cohort_is_said():
@@ -342,30 +329,24 @@ def test_the_clock_before_sleep_onset_is_said_of_the_stages_that_it_holds_back()
 # ---- a cohort
 
 
-def test_a_cohort_says_its_unscored_epochs_and_the_nights_that_taught_the_profile(tmp_path, capsys):
+def test_a_cohort_says_its_unscored_epochs(tmp_path, capsys):
     made = [night(400), night(400), CALM.copy()]
     made[1][100:150] = np.nan
-    marks = [mark_of(decode(each, profile_of()).argmax) for each in made[::2]]
-    taught = profile_of(taught_by=marks)
-    said = (
-        "50 epochs without probabilities for more than five minutes, in 1 night, were left unscored.",
-        "The profile was fitted to 2 of these 3 nights, among others: agreement with their experts is no",
-    )
-    text = sg.methods_text([decode(each, taught) for each in made])
-    page = sg.cohort_report({f"n{i}": decode(each, taught) for i, each in enumerate(made)})
+    profile = profile_of()
+    words = "50 epochs without probabilities for more than five minutes, in 1 night, were left unscored."
+    text = sg.methods_text([decode(each, profile) for each in made])
+    page = sg.cohort_report({f"n{i}": decode(each, profile) for i, each in enumerate(made)})
     for i, each in enumerate(made):
-        sg.Hypnodensity(each, taught.scheme, taught.epoch_seconds).save(tmp_path / f"night{i}.csv")
-    taught.save(tmp_path / "taught.toml")
+        sg.Hypnodensity(each, profile.scheme, profile.epoch_seconds).save(tmp_path / f"night{i}.csv")
+    profile.save(tmp_path / "p.toml")
     nights, out = sorted(tmp_path.glob("*.csv")), tmp_path / "out"
     for _ in range(2):  # the second time from the sidecars
-        assert Runner(capsys)("decode", *nights, "-p", tmp_path / "taught.toml", "-o", out).code == 0
-        for words in said:
-            assert words in (out / "methods.md").read_text()
-    for words in said:
-        assert words in text
-        assert words in page
+        assert Runner(capsys)("decode", *nights, "-p", tmp_path / "p.toml", "-o", out).code == 0
+        assert words in (out / "methods.md").read_text()
+    assert words in text
+    assert words in page
     plain = sg.methods_text([decode(CALM, profile_of())] * 2)
-    assert "unscored." not in plain and "was fitted to" not in plain
+    assert "unscored." not in plain
 
 
 def cohort(n=5):

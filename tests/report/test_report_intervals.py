@@ -91,7 +91,7 @@ def test_a_night_that_coverage_was_not_measured_on_gets_a_reason_instead(density
 def test_another_cohort_gets_no_intervals_and_a_reason(density):
     page = night_report(decode(density, profile(posterior=None), cohort="their lab"))
     assert '<th scope="col">90 % interval' not in page
-    assert "the errors on nights of 'our lab', the night is of 'their lab'" in unescape(page)
+    assert "the errors on nights of cohort 'our lab', the night is of cohort 'their lab'" in unescape(page)
     assert "90 % interval" in night_report(decode(density, profile(), cohort="Our lab"))
     drawn = night_report(decode(density, profile(), cohort="their lab"))
     assert '<th scope="col">90 % interval' in drawn

@@ -470,7 +470,7 @@ def test_a_cohort_that_is_not_said_is_told_for_a_few_nights_and_for_a_table(run,
     sg.Profile.load(PROFILE).replace(cohort="others").save(tmp_path / "other.toml")
     for name, night in zip("ab", nights, strict=True):
         np.savetxt(tmp_path / f"{name}.csv", night, delimiter=",", header="W,N1,N2,N3,R", comments="")
-    line = "the cohort is not said: taken as another than 'others'"
+    line = "the profile is for cohort 'others', the night's is not named"
     files, profile = (tmp_path / "a.csv", tmp_path / "b.csv"), tmp_path / "other.toml"
     assert " ".join(run("decode", *files, "-p", profile, "-o", tmp_path / "out").out.split()).count(line) == 1
     table = cohort(tmp_path / "both.csv", nights, ["a", "b"])

@@ -25,9 +25,9 @@ from stageguard.files import file_error, file_sha256, real_path
 from stageguard.formats.companions import ListRow, parse_moment, parse_start
 from stageguard.formats.outputs import describe_file, is_output, output_paths, read_sidecar
 from stageguard.formats.read import has_column, read_density_file
+from stageguard.guard.evidence import StagerFeatures
 from stageguard.measures.experts import refuse_copies
 from stageguard.measures.grade import (
-    NO_PROOF,
     features_of_labels,
     features_of_night,
     measure_panel,
@@ -35,12 +35,10 @@ from stageguard.measures.grade import (
 )
 from stageguard.measures.grade_card import GradeCard, GradedNight, GradeFacts
 from stageguard.measures.statistics import StatisticsOptions
-from stageguard.measures.taught import taught_by, taught_words
 from stageguard.night.align import align, on_epochs_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.night.timing import Moment
-from stageguard.profile.fingerprint import StagerFeatures
 from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.inputs import Input, lights_of, natural, nights_of
 from stageguard.runner.run import collect_warnings
@@ -168,7 +166,6 @@ class GradeReader:
         ]
         with naming_nights([*named, night.file]):
             refuse_copies(panel, scored.final, scored.before)
-        refuse_taught(scored, panel)
         measuring = StatisticsOptions(lights_off=lights[0], lights_on=lights[1])
         final = scored.final
         if self.align:
@@ -279,12 +276,6 @@ def recorded_file(folder: Path, described: Mapping[str, Any]) -> Path:
     if described["night"] not in nights:
         raise file_error(found, f"has no night {str(described['night'])[:40]!r}, which the card names.")
     return nights[described["night"]]
-
-
-def refuse_taught(scored: ScoredFile, panel: Sequence[Hypnogram | None]) -> None:
-    """Refuse a night that taught the profile it was decoded with."""
-    if is_decoded(scored) and (taught := taught_by(scored.profile, scored.before, *panel)):
-        raise InputError(taught_words([taught], NO_PROOF))
 
 
 def is_decoded(scored: ScoredFile) -> bool:

@@ -383,7 +383,9 @@ class Companions:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the same warnings follow when the night is decoded
-                density = read_with(nights[0], profile, options.density, options.stager).density
+                density = read_with(
+                    nights[0], profile, options.density, profile.for_nights_of(options.stager, options.cohort)
+                ).density
         except (StageGuardError, OSError):  # the same error follows
             return unmatched
         return dataclasses.replace(options, quality=table.of(density))

@@ -262,7 +262,7 @@ def paper_table(cohort: Cohort, notes: list[str]) -> PaperTable:
         f"Sleep statistics of {len(table.night_ids)} nights, mean ± standard deviation",
         tuple(columns),
         tuple(rows),
-        notes=tuple(filter(None, [cohort.taught, *compared, *steered, *remarks])),
+        notes=tuple(filter(None, [*compared, *steered, *remarks])),
         row_decimals=tuple(decimals),
     )
 

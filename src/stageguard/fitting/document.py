@@ -21,11 +21,8 @@ from stageguard.measures.intervals import DEFAULT_LEVEL, by_person, coverage, er
 from stageguard.measures.statistics import FIRST_REM_SECONDS, sleep_statistics
 from stageguard.measures.validity import expert_bands
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.profile.fingerprint import Fingerprint
 from stageguard.profile.parts import words_of, write_rows
 from stageguard.profile.profile import Profile
-from stageguard.profile.rules.target import FEWEST_NIGHTS
-from stageguard.schema import plain_table
 from stageguard.version import __version__
 
 MODEL_DRAWS = 100
@@ -98,7 +95,6 @@ def fitted_document(fitted: Fitted) -> dict[str, Any]:
     document["tvr_pairs"] = [list(pair) for pair in base.tvr_pairs or [(a, b) for a, b, *_ in rare]]
     document["bands"] = _bands(training)
     document["joint"] = base.to_dict().get("joint") if training.base.ratio == 1.0 else None  # of many cohorts
-    document["taught_by"] = material.marks(base)
     if material.is_of_labels:
         document["labels"] = _labels(material, base)
     document["provenance"] = _provenance(fitted)
@@ -120,7 +116,6 @@ def _default_document(fitted: Fitted, choice: FitChoice) -> dict[str, Any]:
         document["not_for"] = _cautions(base.profile, fitted.names.cohort, profile)
     if material.is_of_labels and material.nights[0].typical is None:
         document["labels"] = _labels(material, base.profile)
-    document["taught_by"] = material.marks(base.profile)
     document["provenance"] = _provenance(fitted)
     return {key: value for key, value in document.items() if value is not None}
 
@@ -163,16 +158,11 @@ def default_words(training: Training) -> str:
 
 
 def _belongs(fitted: Fitted) -> dict[str, Any]:
-    """Return whose the profile is, by what nights of others are known, and the base that decodes them."""
-    training, names = fitted.training, fitted.names
-    material, base = training.material, training.base.profile
+    """Return whose the profile is, and the base that decodes nights of others."""
+    names, base = fitted.names, fitted.training.base.profile
     belongs: dict[str, Any] = {"cohort": names.cohort, "stager": names.stager}
-    # fewer nights do not show the range of a stager
-    if fitted.choice is not None and len(material.nights) >= FEWEST_NIGHTS:
-        features = [night.features() for night in material.nights]
-        belongs["fingerprint"] = plain_table(Fingerprint.of(features, material.scheme))
     if fitted.choice is not None:
-        belongs["base"] = base.elsewhere().replace(base=None).to_dict()
+        belongs["base"] = (base.base or base.for_nights_of(None, None)).to_dict()
     return belongs
 
 

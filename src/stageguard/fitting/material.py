@@ -36,7 +36,6 @@ from stageguard.night.hypnodensity import FromLabels, Hypnodensity, check_probab
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.period import Period
 from stageguard.night.stages import StageScheme
-from stageguard.profile.fingerprint import StagerFeatures, mark_of
 from stageguard.profile.known_stagers import Training
 from stageguard.profile.night_stages import in_stages_of
 from stageguard.profile.profile import Profile
@@ -78,13 +77,6 @@ class FitNight:
             from_labels = "own"
         about = (material.scheme, material.epoch_seconds)
         return Hypnodensity(self.unscored_rows, *about, from_labels=from_labels)
-
-    def features(self) -> StagerFeatures:
-        """Return the features of the stager's night, as they are without scored nights."""
-        rows, measured = self.unscored_rows, slice(*self.stager_period)
-        if self.stager_fi != self.stager_fi:
-            measured = slice(None)
-        return StagerFeatures.of(rows[measured], best_stages(rows[measured], None, None), self.stager_fi)
 
     @property
     def seed(self) -> int:
@@ -141,12 +133,6 @@ class Material:
     def counts(self) -> CohortCounts:
         """Return the counts of the experts' scorings."""
         return CohortCounts(tuple(night.counts for night in self.nights), self.scheme)
-
-    def marks(self, base: Profile) -> list[str]:
-        """Return marks by which these nights, and those of the base profile, are recognised later."""
-        labels = [scoring for night in self.nights for scoring in (night.truth, *night.scorings)]
-        labels += [best_stages(night.matrix, None, None) for night in self.nights if night.matrix is not None]
-        return sorted({*base.taught_by, *filter(None, map(mark_of, labels))})
 
     def sha256(self) -> str:
         """Return a fingerprint of probabilities, scorings, subjects and groups."""
@@ -290,6 +276,7 @@ def _measured(
         rows, base.scheme, stager.epoch_seconds, from_labels=None if said is None else "typical"
     )
     options = GuardOptions(trained=stager.options.trained)
+    base = replace(base, stager=None, cohort=None)  # all nights are its own
     return MeasuredNight.of(inputs.night_of(density, base, options), base)
 
 

@@ -62,7 +62,6 @@ def recount(experts: Experts, base: Profile | str, *, name: str | None = None) -
     return base.replace(
         name=named,
         transitions=rows,
-        taught_by=material.marks(base),
         provenance=_provenance(material, base),
         **dict.fromkeys(NO_LONGER_HOLDS),
     )

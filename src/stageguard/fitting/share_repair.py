@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.arrays import Floats, Labels
-from stageguard.guard.evidence import Night, features_of, fragmentation_index
+from stageguard.guard.evidence import Night, StagerFeatures, features_of, fragmentation_index
 from stageguard.profile.expert_shares import ShareRepair
-from stageguard.profile.fingerprint import StagerFeatures
 from stageguard.profile.profile import Profile
 
 LEAST_SHARPNESS = 0.7  # mean highest probability: with less, stages are too uncertain to be moved by biases
@@ -91,7 +90,8 @@ def repair_shares(
     """
     if profile.shares is None:
         return Repair("no range")
-    if cohort is not None and (profile.caution_for(cohort) is not None or not profile.is_of(cohort)):
+    is_own = cohort is None or profile.is_for(profile.stager, cohort)
+    if not is_own or (cohort is not None and profile.caution_for(cohort) is not None):
         return Repair("named cohort")
     if any(night.is_of_labels for night in nights):
         return Repair("labels alone")

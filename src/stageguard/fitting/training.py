@@ -69,7 +69,7 @@ class FitBase:
     @cached_property
     def here(self) -> Profile:
         """The base profile as the nights are decoded by it, whose cohort it may have a caution for."""
-        return self.at_epochs(self.profile.for_nights_of(self.cohort, self.stager))
+        return self.at_epochs(self.profile.for_nights_of(self.stager, self.cohort))
 
     @cached_property
     def untimed(self) -> Profile:
@@ -78,8 +78,8 @@ class FitBase:
 
     def at_epochs(self, profile: Profile) -> Profile:
         """Return the base profile, or one tuned from it, at the nights' epoch length."""
-        if profile.fingerprint is not None:  # all nights are of one stager, whatever they look like
-            profile = replace(profile, fingerprint=None)
+        if profile.stager is not None or profile.cohort is not None:  # all nights are its own
+            profile = replace(profile, stager=None, cohort=None)
         if self.ratio == 1.0:
             return profile
         # bands are per epoch, and those of another epoch length mean something else
@@ -161,7 +161,7 @@ class Training:
             return base.here
         groups = [night.group for night in nights]
         tuned, _ = tune_rules(measured, base.profile, groups, base.cohort)
-        return base.at_epochs(tuned.for_nights_of(base.cohort, base.stager))
+        return base.at_epochs(tuned.for_nights_of(base.stager, base.cohort))
 
     def _decode_by_default(self, candidate: Candidate, material: Material) -> list[Labels]:
         """Return the labels of nights under the default, as `decode` gives them without scored nights."""

@@ -18,14 +18,13 @@ from stageguard.fitting.share_repair import (
     repair_shares,
 )
 from stageguard.guard import inputs
+from stageguard.guard.evidence import StagerFeatures
 from stageguard.guard.options import DEFAULTS, GuardOptions
-from stageguard.profile.fingerprint import Fingerprint, StagerFeatures
 from stageguard.profile.known_stagers import Training
 from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules.rule import StrengthRule
 from stageguard.profile.rules.target import FEWEST_NIGHTS, TargetRule
-from stageguard.schema import plain_table
 from stageguard.version import __version__
 
 _LOWEST_FI, _HIGHEST_FI = 1e-4, 1.0  # a night of a single stage has 0, and rules divide by the median
@@ -80,8 +79,8 @@ def tune(
     -------
     Profile
         The base with the stager's median index in ``strength``, the biases in ``calibration`` if its shares
-        were repaired (and how in ``shares.repair``), and its ``fingerprint``, by which `decode` recognises
-        nights of another stager. Its provenance says what was decided.
+        were repaired (and how in ``shares.repair``). Its provenance says what was decided. If the stager is
+        named, what belongs to it is left out for nights of other stagers, and where none is named.
 
     Raises
     ------
@@ -141,7 +140,7 @@ def check_base(base: Profile) -> StrengthRule:
 
 def measure(density: inputs.OneNight, base: Profile, options: GuardOptions = DEFAULTS) -> MeasuredNight:
     """Return what tuning needs of a night."""
-    base = _unrepaired(base)
+    base = replace(_unrepaired(base), stager=None, cohort=None)  # all nights are its own
     return MeasuredNight.of(inputs.night_of(density, base, options), base)
 
 
@@ -184,7 +183,6 @@ def tuned_profile(
     tuned = tuned.replace(
         name=name or f"{base.name}-tuned",
         stager=stager,
-        fingerprint=plain_table(Fingerprint.of(features, base.scheme)),
         provenance={
             "source": "stageguard.tune on unscored nights",
             "base": {"name": base.name, "sha256": base.sha256},

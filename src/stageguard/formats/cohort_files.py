@@ -16,7 +16,6 @@ from stageguard.measures.cohort import CohortTable, GroupDifference, MeasuredSco
 from stageguard.measures.grade_card import NOT_GRADED, GradeCard
 from stageguard.measures.samples import METHOD_OF_GROUPS
 from stageguard.measures.statistics import StatisticsOptions
-from stageguard.measures.taught import taught_words
 from stageguard.night.quantities import quantity_of
 from stageguard.version import __version__
 
@@ -110,11 +109,6 @@ class Cohort:
         return cohort_table([night.compared for night in self.nights])
 
     @property
-    def taught(self) -> str:
-        """The first line, if nights that experts scored taught their profile; else empty."""
-        return taught_words([night.taught for night in self.nights if "expert" in night.measures])
-
-    @property
     def grade(self) -> dict[str, Any] | None:
         """The mark of each statistic, and the card it is from; None without a card."""
         if self.card is None:
@@ -124,8 +118,8 @@ class Cohort:
 
     @property
     def errors_method(self) -> str:
-        """How errors against experts were computed, and tested unless nights taught the profile."""
-        return f"{self.taught} {ERRORS_METHOD}" if self.taught else f"{ERRORS_METHOD} {ERRORS_TEST}"
+        """How errors against experts were computed and tested."""
+        return f"{ERRORS_METHOD} {ERRORS_TEST}"
 
 
 def scoring_names(scorings: Iterable[str]) -> dict[str, str]:

@@ -93,7 +93,7 @@ def _write_sidecars(path: Path, found: Mapping[str, Path]) -> None:
             text = f"{file.name}: {NOT_AS_WRITTEN}, so it was edited. See: stageguard verify {path.name}"
             warn(text)
         options = record["run"]["options"]
-        acting = profile.for_nights_of(options.get("cohort"), options.get("stager"))
+        acting = profile.for_nights_of(options.get("stager"), options.get("cohort"))
         biases = acting.calibration.biases
         rows = read_delimited(nights, kind="text", delimiter="\t", quotes=False).records()
         of_night = {read_cell(row[ID]): row for row in rows}

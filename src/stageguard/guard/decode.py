@@ -23,7 +23,7 @@ from stageguard.errors import (
 from stageguard.guard.clock import MOST_PASSES, RemovedBout
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import Night
-from stageguard.guard.inputs import OneNight, acting_profile, is_batch, night_of
+from stageguard.guard.inputs import OneNight, is_batch, night_of
 from stageguard.guard.options import GuardOptions, OptionKeywords, takes_options
 from stageguard.guard.solver import NO_PATH, NightCurve, NoPathError, Path, Solver, fixed_setting, solver_for
 from stageguard.guard.strength import Strength, overruled_pins, strength_of
@@ -86,8 +86,7 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
         learned from its own cohort is left out for any other cohort, and if none is named.
     stager : str, optional
         Which stager gave the probabilities. What a tuned or fitted profile learned from its own stager is
-        left out for any other stager. If none is named, a fitted profile leaves it out, too, and a tuned
-        profile compares the night with its fingerprint.
+        left out for any other stager, and if none is named.
     trained : "natural" or "balanced", optional
         Whether the stager was trained on natural class frequencies. Default: what is known of the stager
         whose file or object was read, if that is known; unknown counts as balanced.
@@ -134,14 +133,14 @@ def warn_of_changes(decodings: Sequence[Decoding]) -> None:
 
 
 def for_each_night(
-    verb: Callable[[Night, Profile], Result], density: Any, profile: Profile, options: GuardOptions
+    verb: Callable[[Night], Result], density: Any, profile: Profile, options: GuardOptions
 ) -> tuple[list[Result], bool]:
     """Read the nights of a call, then do something with each; also return whether it is a list of nights.
 
     Every night is read and checked before work on the first begins. Errors name the night of a list.
     """
     if not is_batch(density):
-        return [verb(night_of(density, profile, options), profile)], False
+        return [verb(night_of(density, profile, options))], False
     items = list(density)
     options_of = options.of_each_night(len(items))
     nights, results = list[Night](), list[Result]()
@@ -149,7 +148,7 @@ def for_each_night(
         for item, own in zip(items, options_of, strict=True):
             nights.append(night_of(item, profile, own))
         for night in nights:
-            results.append(verb(night, profile))
+            results.append(verb(night))
     except StageGuardError as error:
         number = len(results) if len(nights) == len(items) else len(nights)
         raise _numbered(error, number) from None
@@ -177,13 +176,12 @@ def _numbered(error: StageGuardError, number: int) -> StageGuardError:
     return named
 
 
-def decode_night(night: Night, profile: Profile) -> Decoding:
-    """Decode one checked night at the strength that the profile, or its rule, sets for it."""
-    used = acting_profile(profile, night)
+def decode_night(night: Night) -> Decoding:
+    """Decode one checked night at the strength that its profile, or its rule, sets for it."""
     try:
-        return decode_under(used, night)
+        return decode_under(night.profile, night)
     except NoPathError as failure:
-        if used.strength is not None:  # it failed in the sleep period alone, or in the night cut there
+        if night.profile.strength is not None:  # it failed in the sleep period, or in the night cut there
             failure.night = night.cut_at_period()
         raise _explain_no_path(failure) from None
 
@@ -264,7 +262,7 @@ def decode_held(density: OneNight, profile: Profile | str, options: GuardOptions
     """
     profile = profile_for(profile, options)
     night = night_of(density, profile, options)
-    used = acting_profile(profile, night)
+    used = night.profile
     solver = solver_for(used, night.epoch_seconds)
     if used.strength is not None:
         night = night.cut_at_period()

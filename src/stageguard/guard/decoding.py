@@ -56,11 +56,9 @@ class Decoding(ComparedByValue, ExportableStages):
         What had to be assumed about the input.
     cohort, stager, trained : str or None
         As the caller passed them.
-    is_of_other_stager : bool
-        Whether the night is of another stager than the profile's, by name or by its looks.
     is_foreign : bool
         Whether the night is of another stager or cohort than the profile's, or of one that is not named where
-        the profile has one: then it was decoded by `Profile.elsewhere`.
+        the profile names one: then the profile's `base` decoded it; see `Profile.for_nights_of`.
     source : str or None
         Where the probabilities came from.
     from_labels : {"typical", "own"} or None
@@ -92,7 +90,6 @@ class Decoding(ComparedByValue, ExportableStages):
     _score: float | None = None  # of the path; None if every epoch was decided by itself
     cohort: str | None = field(init=False)
     stager: str | None = field(init=False)
-    is_of_other_stager: bool = field(init=False)
     is_foreign: bool = field(init=False)
     trained: Training | None = field(init=False)
     source: str | None = field(init=False)
@@ -123,8 +120,7 @@ class Decoding(ComparedByValue, ExportableStages):
         flickers = (strength.rule, strength.step) == ("target", "lowered")
         put(self, "cohort", night.options.cohort)
         put(self, "stager", night.options.stager)
-        put(self, "is_of_other_stager", night.is_of_other_stager)
-        put(self, "is_foreign", night.is_of_other_stager or not self.profile.is_of(self.cohort))
+        put(self, "is_foreign", not self.profile.is_for(self.stager, self.cohort))
         put(self, "trained", night.options.trained)
         put(self, "source", night.source)
         put(self, "from_labels", night.from_labels)

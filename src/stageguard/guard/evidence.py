@@ -20,8 +20,8 @@ from stageguard.guard.clock import ClockRules, NightClock
 from stageguard.guard.options import DEFAULTS, GuardOptions
 from stageguard.night.hypnodensity import FromLabels
 from stageguard.night.period import Period
-from stageguard.profile.fingerprint import StagerFeatures
 from stageguard.profile.parts import Calibration
+from stageguard.profile.profile import Profile
 
 LOG_CLIP = float(np.log(CLIP))
 
@@ -32,6 +32,7 @@ Spans = tuple[tuple[int, int], ...]  # [first, end) of each stretch that is deco
 class Night:
     """One recording on its way through the guard: probabilities, what the caller said of it, and cuts."""
 
+    profile: Profile  # by which it is decoded
     probabilities: Floats  # (n_epochs, n_stages) in the profile's order; NaN rows where there is no evidence
     argmax: Labels  # (n_epochs,) the stager's own choice, -1 on NaN rows
     own: Labels  # (n_epochs,) the same after the profile's calibration
@@ -55,7 +56,6 @@ class Night:
     lights_on: int | None = None  # the epoch, if it is given: the sleep period ends before it
     stager: str | None = None  # whose format the probabilities were read in
     has_clock: bool = True  # False for some cohorts, and around the clock, where no night is known
-    is_of_other_stager: bool = False  # whether it is decoded as a night of another stager than the profile's
     uncut: Night | None = None  # before it was cut at its sleep period
     _base: Floats | None = field(default=None, compare=False)  # cache of `calibrated`
 
@@ -220,8 +220,38 @@ def fragmentation_index(labels: Labels, spans: Sequence[tuple[int, int]]) -> flo
     return changes / pairs if pairs else float("nan")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class StagerFeatures:
+    """How a stager's night looks, without any scoring."""
+
+    fragmentation_index: float  # of argmax, at the profile's epoch length; NaN if no epochs are adjacent
+    entropy: float  # mean over the rows, in nats
+    sharpness: float  # mean over the rows of the highest probability
+    shares: Floats  # (n_stages,) shares of the stages in argmax
+    confidences: Floats  # (n_stages,) mean highest probability where argmax is the stage; NaN if it never is
+    overlaps: Floats  # (n_stages, n_stages) mean product of two stages' probabilities, high where rows waver
+
+    @classmethod
+    def of(cls, probabilities: Floats, argmax: Labels, fragmentation_index: float) -> StagerFeatures:
+        """Return the features of a night; rows of NaN are left out."""
+        known = argmax >= 0
+        rows = probabilities[known] / probabilities[known].sum(axis=1, keepdims=True)  # (n_known, n_stages)
+        logs = np.log(rows, where=rows > 0, out=np.zeros_like(rows))
+        highest = rows.max(axis=1)
+        n_epochs = np.bincount(argmax[known], minlength=rows.shape[1])  # (n_stages,)
+        totals = np.bincount(argmax[known], highest, minlength=rows.shape[1])
+        return cls(
+            fragmentation_index,
+            float(-(rows * logs).sum(axis=1).mean()),
+            float(highest.mean()),
+            n_epochs / len(rows),
+            np.divide(totals, n_epochs, where=n_epochs > 0, out=np.full(len(totals), np.nan)),
+            rows.T @ rows / len(rows),
+        )
+
+
 def features_of(night: Night, ratio: float) -> StagerFeatures:
-    """Return a night's features for a fingerprint; its epochs are `ratio` times as long as the profile's.
+    """Return a night's features; its epochs are `ratio` times as long as the profile's.
 
     They are those of the epochs that the rules measure, of all epochs if these are none.
     """

@@ -20,7 +20,6 @@ from stageguard.guard.solver import Solver, solver_for
 from stageguard.lazy import load
 from stageguard.night.hypnodensity import FromLabels
 from stageguard.night.period import runs
-from stageguard.profile.fingerprint import mark_of
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules.rule import Setting
 from stageguard.values import ComparedByValue
@@ -48,7 +47,7 @@ FORBIDDEN_NATS = -1000.0
 Cause = Literal["pin", "biases", "stage weights", "clock", "path"]
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 # Facts of a night that a sidecar records for its Methods paragraph.
-NIGHT_FACTS = ("n_unscored", "has_lights_off", "has_lights_on", "is_taught")
+NIGHT_FACTS = ("n_unscored", "has_lights_off", "has_lights_on")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -421,8 +420,6 @@ class Effect:
         Epochs between equally likely stages that got the stage of a neighbour, which is no change.
     has_lights_off, has_lights_on : bool
         Whether lights cut the recording.
-    is_taught : bool
-        Whether the profile was fitted to this night.
     from_labels : {"typical", "own"} or None
         Which confusions stood for the probabilities of a stager that gave labels alone.
     """
@@ -435,14 +432,13 @@ class Effect:
     n_unscored: int = 0
     has_lights_off: bool = False
     has_lights_on: bool = False
-    is_taught: bool = False
     from_labels: FromLabels | None = None
     n_ties: int = 0
 
     @classmethod
     def of(cls, decoding: Decoding) -> Effect:
         """Return the effect on a decoded night."""
-        strength, taught_by = decoding.strength, decoding.profile.taught_by
+        strength = decoding.strength
         return cls(
             decoding.n_scored,
             decoding.n_changed,
@@ -452,7 +448,6 @@ class Effect:
             int(np.count_nonzero(decoding.hypnogram.labels < 0)),
             decoding.night.lights_off > 0,
             decoding.night.lights_on is not None,
-            mark_of(decoding.argmax) in taught_by if taught_by else False,
             decoding.from_labels,
             decoding.n_ties,
         )

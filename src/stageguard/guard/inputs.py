@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -24,7 +24,7 @@ from stageguard.errors import (
 )
 from stageguard.guard import kernels
 from stageguard.guard.automaton import minimum_epochs
-from stageguard.guard.evidence import Night, Spans, best_stages, features_of
+from stageguard.guard.evidence import Night, Spans, best_stages
 from stageguard.guard.options import GuardOptions, Segments
 from stageguard.lazy import load
 from stageguard.night.hypnodensity import (
@@ -76,16 +76,17 @@ def is_stage_names(night: object) -> bool:
 def night_of(density: Any, profile: Profile, options: GuardOptions) -> Night:
     """Return a night ready to be decoded: read, checked, cut at segments and gaps, with its sleep period."""
     night = read_night(density, profile, options)
+    night.profile = used = profile.for_nights_of(options.stager, options.cohort)
     night.probabilities = matrix = _unshared(night.probabilities)
     night.argmax, is_bad = kernels.active.argmax(matrix, np.ones(profile.scheme.n_stages))
     night.spans = ((0, len(matrix)),)
     is_by_epoch = options.quality is not None or options.pins is not None or options.segments is not None
     if is_bad or is_by_epoch:  # on most nights there is nothing to cut, nothing to fill
         _cut_and_fill(night, profile, is_bad=is_bad)
-    caution = None if options.cohort is None else profile.caution_for(options.cohort)
+    caution = None if options.cohort is None else used.caution_for(options.cohort)
     night.has_clock = caution is None or caution.clock
-    _calibrate(night, profile)
-    if not (caution is None or caution.clock):
+    _calibrate(night, used)
+    if not night.has_clock:
         night.assumed.append(f"the clock does not run for {options.cohort!r}")
     return night
 
@@ -119,7 +120,7 @@ def read_night(density: Any, profile: Profile, options: GuardOptions) -> Night:
         options = replace(options, stages=None, epoch_seconds=None, logits=False, log=False)
         assumed += density.assumed
     if isinstance(density, Hypnogram):
-        density = density_of_labels(density, profile, options.stager)
+        density = density_of_labels(density, profile.for_nights_of(options.stager, options.cohort))
     if isinstance(density, Hypnodensity):
         if options.stages is not None or options.epoch_seconds is not None or options.logits or options.log:
             raise InputError(
@@ -136,7 +137,7 @@ def read_night(density: Any, profile: Profile, options: GuardOptions) -> Night:
             options = replace(options, trained=known.trained)
         about = (density.start, density.source, density.offset_seconds, assumed, density.from_labels)
         return Night(
-            matrix, _UNKNOWN, _UNKNOWN, density.epoch_seconds, options, *about, stager=density.stager
+            profile, matrix, _UNKNOWN, _UNKNOWN, density.epoch_seconds, options, *about, stager=density.stager
         )
     if isinstance(density, ExportableStages):
         raise InputError(
@@ -154,7 +155,7 @@ def read_night(density: Any, profile: Profile, options: GuardOptions) -> Night:
         assumed.append(length)
     else:
         epoch_seconds = checks.epoch_seconds(options.epoch_seconds)
-    return Night(matrix, _UNKNOWN, _UNKNOWN, epoch_seconds, options, assumed=assumed)
+    return Night(profile, matrix, _UNKNOWN, _UNKNOWN, epoch_seconds, options, assumed=assumed)
 
 
 _UNKNOWN: Labels = np.empty(0, dtype=np.int8)  # until the night is checked
@@ -214,65 +215,20 @@ def assumptions(profile: Profile, night: Night) -> tuple[str, ...]:
     was_repaired = profile.shares is not None and profile.shares.repair is not None
     if was_repaired and cohort is not None and profile.caution_for(cohort) is not None:
         assumed.append(f"the repair of stage shares is off for {cohort!r}")
-    if not profile.is_own(cohort, stager := night.options.stager):
-        assumed += _about_foreign(profile, cohort, stager)
+    if not profile.is_for(stager := night.options.stager, cohort):
+        assumed.append(_about_foreign(profile, stager, cohort))
     if night.epoch_seconds != profile.epoch_seconds:
         assumed.append(_conversion(profile, night.epoch_seconds))
     return tuple(assumed)
 
 
-def _about_foreign(profile: Profile, cohort: str | None, stager: str | None) -> Iterator[str]:
-    """Say what of cohort and stager is not the profile's, by name, and how the night is decoded then."""
-    done = acts_elsewhere(profile)
-    if not profile.is_of(cohort):
-        yield f"{_is_not('cohort', cohort)} {profile.cohort!r}, which the profile was fitted on: {done}"
-    if not profile.is_by(stager):
-        yield f"{_is_not('stager', stager)} {profile.stager!r}: {done}"
-
-
-def _is_not(what: str, name: str | None) -> str:
-    return f"the {what} is not said: taken as another than" if name is None else f"{what} {name!r} is not"
-
-
-def acts_elsewhere(profile: Profile) -> str:
-    """Say how nights of another cohort or stager are decoded."""
-    if profile.base is None:
-        return "decoded by the base rule, without what belongs to them"
-    return f"decoded as by its base profile {profile.base.name!r}"
-
-
-def acting_profile(profile: Profile, night: Night) -> Profile:
-    """Return the profile that a night is decoded with: `elsewhere` if the night is not of the profile's own.
-
-    It is not if another cohort or stager is named or, unless the stager is named, if it does not look like
-    the stager's nights. Without a clock for cohorts whose caution says so.
-    """
-    cohort, stager = night.options.cohort, night.options.stager
-    night.is_of_other_stager = not profile.is_by(stager) or _is_unlike(profile, night)
-    used = (profile.elsewhere() if night.is_of_other_stager else profile).for_nights_of(cohort, stager)
-    if used is not profile:  # it may have another calibration, by which the sleep period is found
-        _calibrate(night, used)
-    return used
-
-
-def _is_unlike(profile: Profile, night: Night) -> bool:
-    """Whether a night is taken for one of another stager by its looks; a named stager overrules them."""
-    fingerprint = profile.fingerprint
-    if fingerprint is None:
-        return False
-    features = features_of(night, night.epoch_seconds / profile.epoch_seconds)
-    if not fingerprint.is_foreign(features):
-        return False
-    unlike = (
-        f"{' and '.join(fingerprint.outside(features))} of the night are outside those of "
-        f"{profile.stager or 'the stager'} on {fingerprint.n_nights} nights"
-    )
-    is_named = night.options.stager is not None and profile.stager is not None
-    done = "but it is said to be its night, and decoded so" if is_named else acts_elsewhere(profile)
-    text = f"{unlike}, {done}" if is_named else f"{unlike}: {done}"
-    if text not in night.assumed:  # the posterior asks, and the path once more
-        night.assumed.append(text)
-    return not is_named
+def _about_foreign(profile: Profile, stager: str | None, cohort: str | None) -> str:
+    """Say whose the profile is, whose the night is, and how it is decoded then."""
+    named = (("stager", profile.stager, stager), ("cohort", profile.cohort, cohort))
+    given = [(what, own, "not named" if name is None else repr(name)) for what, own, name in named if own]
+    apart = [f"the profile is for {what} {own!r}, the night's is {name}" for what, own, name in given]
+    done = "without what it learned there" if profile.base is None else f"by its base {profile.base.name!r}"
+    return f"{'; '.join(apart)}: decoded {done}"
 
 
 def _conversion(profile: Profile, epoch_seconds: float) -> str:

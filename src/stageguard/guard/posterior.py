@@ -19,7 +19,7 @@ from stageguard.guard import kernels as kernels_module
 from stageguard.guard.decode import decode_night, for_each_night, profile_for
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import Night
-from stageguard.guard.inputs import OneNight, acting_profile, assumptions
+from stageguard.guard.inputs import OneNight, assumptions
 from stageguard.guard.offsets import (
     N_FIXED,
     Streams,
@@ -228,15 +228,15 @@ def path_marginals(result: Decoding) -> Floats:
     return _smooth(solver, result.night, result.setting)[0]
 
 
-def _posterior_under(night: Night, profile: Profile) -> Posterior:
+def _posterior_under(night: Night) -> Posterior:
     """Return the posterior of a checked night, decoded if need be."""
-    used = acting_profile(profile, night)
+    used = night.profile
     # the clock counts from the sleep onset of a path, and a rule asks for paths; else none is needed
     if used.strength is None and used.clock is None and used.posterior is None:
         found = _posterior(used, night, fixed_setting(used), None)
         if found.log_evidence > -np.inf:
             return found
-    return posterior_like(decode_night(night, profile))  # which says why, if there is no path
+    return posterior_like(decode_night(night))  # which says why, if there is no path
 
 
 def draws_with_offsets(result: Decoding, *, n: int, seed: int = 0, scale: float = 1.0) -> Labels:

@@ -62,8 +62,7 @@ class StreamingDecoder:
         How long an epoch may wait for its stage after it was pushed, rounded down to whole epochs; 0 decides
         at once. By default there is no limit.
     stages, epoch_seconds, cohort, stager, logits, log
-        As in `stageguard.decode`, for the rows that will be pushed. If no stager is named, a tuned profile
-        takes it as its own, since only a whole night can be compared with a fingerprint.
+        As in `stageguard.decode`, for the rows that will be pushed.
 
     Attributes
     ----------
@@ -103,7 +102,7 @@ class StreamingDecoder:
         self._given = profile
         if stager is not None:
             checks.text(stager, "stager", empty=False)
-        by_rule = profile.for_nights_of(cohort, stager)
+        by_rule = profile.for_nights_of(stager, cohort)
         self.profile = by_rule.for_streaming()
         self._options = GuardOptions(
             stages=stages,

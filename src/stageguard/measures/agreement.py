@@ -13,7 +13,6 @@ from stageguard.arrays import NAN, Floats, Ints, Labels, Mask
 from stageguard.errors import InputError
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import TOLERANCE_EPOCHS, ScoredNight, contingency, expert_of, hypnogram_of
-from stageguard.measures.taught import warn_of_taught
 from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
@@ -123,8 +122,6 @@ def agreement(
     scoring = expert_of(expert)
     compared = hypnogram_of(night)
     reference = on_epochs_of(compared, scoring)
-    # a profile agrees better with the nights it was fitted to than with any other
-    warn_of_taught([night], [[reference]])
     scheme = common_scheme(reference.scheme, compared.scheme)
     truth, labels = reference.merge(scheme).labels, compared.merge(scheme).labels
     if pairs is not None:

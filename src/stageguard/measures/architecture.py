@@ -124,7 +124,7 @@ def never_shown(quantity: str, minutes: float) -> float:
 
 
 def architecture_errors(
-    nights: Mapping[str, Errors], subjects: Mapping[str, str] | None = None, *, is_test: bool = True
+    nights: Mapping[str, Errors], subjects: Mapping[str, str] | None = None
 ) -> tuple[list[ArchitectureError], str]:
     """Return the mean absolute errors of all nights, and why there is no test, if there is none.
 
@@ -134,8 +134,6 @@ def architecture_errors(
         The `night_errors` of each night.
     subjects : mapping, optional
         Subject of each night; by default every night is of a different subject.
-    is_test : bool
-        Whether after may be tested against before: not where nights taught the profile.
     """
     rows, missing = [], ""
     for quantity in ARCHITECTURE:
@@ -145,7 +143,7 @@ def architecture_errors(
         if not before and not after:
             continue
         try:
-            compared = (paired(before, after) if is_test else estimate(after)) if after else None
+            compared = paired(before, after) if after else None
         # without scipy the means are still worth showing
         except MissingExtraError as error:
             compared, missing = estimate(after), str(error)

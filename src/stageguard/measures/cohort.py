@@ -16,7 +16,6 @@ from stageguard.measures.bouts import hypnogram_of, period_for
 from stageguard.measures.cycles import DayPart
 from stageguard.measures.samples import Difference, compare_samples
 from stageguard.measures.statistics import AASM, StatisticsOptions, lights_words
-from stageguard.measures.taught import Taught, taught_by
 from stageguard.measures.validity import validity_of
 from stageguard.night.align import on_epochs_of, where_scored
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
@@ -88,13 +87,6 @@ class CohortNight:
         return next((scoring.epoch_seconds for scoring in self.scorings.values()), NAN)
 
     @property
-    def taught(self) -> Taught | None:
-        """The profile that this night taught, if an expert scored it and the profile decoded it."""
-        if self.before is None or self.after is None or self.expert is None:
-            return None
-        return taught_by(self.profile, self.before, self.expert)
-
-    @property
     def n_changed(self) -> int | None:
         """Number of epochs whose stage decoding changed; None if nothing was decoded."""
         if self.effect is not None:
@@ -112,7 +104,6 @@ class MeasuredScorings:
     night_id: str
     measures: Mapping[str, Measures]
     steered: frozenset[Steering] = frozenset()
-    taught: Taught | None = None
     epoch_seconds: float = NAN
     # measures on the epochs that the expert scored, of scorings that have others, too
     on_expert_epochs: Mapping[str, Measures] = field(default_factory=dict)
@@ -179,9 +170,7 @@ def measure_night(night: CohortNight, options: StatisticsOptions = AASM) -> Meas
     )
     if not measures:
         raise InputError(f"night {night.night_id!r} has no scoring, expected before, after or expert.")
-    return MeasuredScorings(
-        night.night_id, measures, night.steered, night.taught, night.epoch_seconds, compared
-    )
+    return MeasuredScorings(night.night_id, measures, night.steered, night.epoch_seconds, compared)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

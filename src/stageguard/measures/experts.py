@@ -24,7 +24,6 @@ from stageguard.errors import InputError, Message, NightNumber, StageGuardError
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import cohen_kappa
 from stageguard.measures.bouts import ScoredNight, contingency, expert_of, hypnogram_of
-from stageguard.measures.taught import warn_of_taught
 from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
@@ -299,7 +298,6 @@ def among_experts(
             f"nights have {', '.join(str(len(panel)) for panel in panels)} experts, expected the same "
             "scorers in the same order for every night. Leave out nights that some did not score."
         )
-    warn_of_taught(nights, panels)
     means: dict[str, Any] = {}
     for name in ("kappa", "accuracy", "scorer_kappa", "scorer_soft_agreement"):
         means[name] = tuple(_nanmean(np.array([getattr(night, name) for night in compared]).T).tolist())

@@ -23,7 +23,7 @@ from stageguard import checks
 from stageguard.arrays import NAN, Floats
 from stageguard.errors import InputError, StageGuardError
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.evidence import features_of, fragmentation_index
+from stageguard.guard.evidence import StagerFeatures, features_of, fragmentation_index
 from stageguard.measures.agreement import cohen_kappa, common_scheme
 from stageguard.measures.bouts import ScoredNight, contingency, expert_of, hypnogram_before, hypnogram_of
 from stageguard.measures.experts import consensus, refuse_copies
@@ -35,14 +35,10 @@ from stageguard.measures.grade_card import (
     refuse_repeated,
 )
 from stageguard.measures.statistics import AASM, SleepStatistics, StatisticsOptions
-from stageguard.measures.taught import taught_by, taught_words
 from stageguard.night.align import on_epochs_of, where_scored
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.period import period_of
 from stageguard.night.quantities import ALL_BOUTS, STAGE, WITH_INTERVAL
-from stageguard.profile.fingerprint import StagerFeatures
-
-NO_PROOF = "a grade needs other nights"
 
 
 def grade(
@@ -80,8 +76,7 @@ def grade(
     Raises
     ------
     InputError
-        Nights and experts do not belong together or are swapped, or nights taught the profile they were
-        decoded with.
+        Nights and experts do not belong together or are swapped.
 
     Examples
     --------
@@ -99,12 +94,6 @@ def grade(
     names = [f"night {number}" for number in range(1, n + 1)] if ids is None else texts_of(ids, "ids", n)
     refuse_repeated(names, "nights")
     persons = names if people is None else texts_of(people, "people", n)
-    taught = [
-        taught_by(night.profile, hypnogram_before(night), *panel) if isinstance(night, Decoding) else None
-        for night, panel in zip(nights, panels, strict=True)
-    ]
-    if words := taught_words(taught, NO_PROOF):
-        raise InputError(words)
     measured = []
     for name, person, night, panel in zip(names, persons, nights, panels, strict=True):
         try:

@@ -19,6 +19,7 @@ from stageguard.arrays import NAN, Floats, Ints
 from stageguard.errors import InputError, StageGuardError, did_you_mean, record_fault
 from stageguard.files import file_error, json_lines, load_json, write_text_atomic
 from stageguard.guard.decoding import Decoding
+from stageguard.guard.evidence import StagerFeatures
 from stageguard.measures.bouts import ScoredNight, hypnogram_of
 from stageguard.measures.expert_units import (
     LEAST_PEOPLE,
@@ -36,7 +37,6 @@ from stageguard.measures.expert_units import (
 from stageguard.measures.samples import BlandAltman, bland_altman
 from stageguard.night.quantities import quantity_of
 from stageguard.night.stages import StageScheme
-from stageguard.profile.fingerprint import Fingerprint, StagerFeatures
 from stageguard.schema import plain_table
 from stageguard.storage import location
 from stageguard.values import ComparedByValue
@@ -208,8 +208,6 @@ class GradeCard(ComparedByValue, Mapping[str, Grade]):
     kappa, expert_kappa : float
         Mean over people of Cohen's kappa with the consensus without one expert, of the stager and of that
         expert; with one expert the stager's kappa with that expert.
-    fingerprint : Fingerprint or None
-        How the stager's probabilities look, if those of all nights are known.
     """
 
     nights: tuple[GradedNight, ...]
@@ -219,7 +217,6 @@ class GradeCard(ComparedByValue, Mapping[str, Grade]):
     grades: Mapping[str, Grade] = field(init=False)
     kappa: float = field(init=False)
     expert_kappa: float = field(init=False)
-    fingerprint: Fingerprint | None = field(init=False)
 
     def __post_init__(self) -> None:
         """Grade every statistic that some night has."""
@@ -231,14 +228,9 @@ class GradeCard(ComparedByValue, Mapping[str, Grade]):
         found = {key: _grade(key, self.nights, people, n_scorers=len(self.scorers)) for key in keys}
         kappas = np.array([_mean_of(np.array(night.kappas), axis=0) for night in self.nights])
         kappa, expert_kappa = (float(_mean_of(_by_person(column, people))) for column in kappas.T)
-        features = [night.features for night in self.nights if night.features is not None]
-        is_known = len(features) == len(self.nights)  # a fingerprint of some nights would be of others
-        is_known &= not any(math.isnan(night.fragmentation_index) for night in features)
-        scheme = self.nights[0].scheme
         put(self, "grades", MappingProxyType({key: each for key, each in found.items() if each.n_people}))
         put(self, "kappa", kappa)
         put(self, "expert_kappa", expert_kappa)
-        put(self, "fingerprint", Fingerprint.of(features, scheme) if is_known else None)
 
     def __getitem__(self, key: str) -> Grade:
         """Return the grade of a statistic."""
@@ -328,7 +320,6 @@ class GradeCard(ComparedByValue, Mapping[str, Grade]):
             "n_nights": self.n_nights,
             "kappa": self.kappa,
             "expert_kappa": self.expert_kappa,
-            "fingerprint": plain_table(self.fingerprint),
             "reading": self.reading,
         }
         grades = {key: grade.to_dict() for key, grade in self.items()}

@@ -21,7 +21,6 @@ from stageguard import checks
 from stageguard.arrays import NAN
 from stageguard.errors import Argument, InputError, Message, did_you_mean, warn
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.evidence import features_of
 from stageguard.guard.posterior import sample_like
 from stageguard.measures.bouts import ScoredNight
 from stageguard.measures.statistics import (
@@ -47,7 +46,6 @@ DEFAULT_DRAWS = 200
 WITHHELD = "withheld: the errors are of another cohort or stager"
 LEAST_COVERAGE = 0.85  # below it, 90 % intervals of nights unlike expert scoring are withheld
 # why a night has no model intervals, though its profile has rules for them
-UNLIKE_STAGER = "withheld: the night is unlike those of the profile's stager"
 UNLIKE_COHORT = "withheld: coverage was not measured on such people"
 UNLIKE_EXPERTS = "withheld: the night does not look like expert scoring"
 UNLIKE_SHARES = "withheld: the stager's stage shares are outside the range of experts"  # of all its nights
@@ -177,8 +175,8 @@ def intervals(
         A decoded night. Conformal intervals need a profile that `stageguard.fit` made from scored nights.
         They are withheld, with a warning, if the night is of another cohort or stager than the profile's, or
         if its cohort is not named. Model intervals of a profile with `posterior` rules are withheld, each
-        with its reason, if the night is unlike those of the profile's stager by its fingerprint, if `tune`
-        found that stager's stage shares outside the range of experts, if the night is of a cohort that the
+        with its reason, if `tune`
+        found the stager's stage shares outside the range of experts, if the night is of a cohort that the
         profile cautions against, or if it does not look like expert scoring and such nights were covered in
         less than 85 %.
     method : "conformal" or "model", optional
@@ -378,13 +376,11 @@ def coverage(errors: Sequence[float], groups: Sequence[str], level: float = DEFA
 
 def origin_of(night: Decoding) -> str:
     """Return in words where the profile's errors come from, and where the night does."""
-    if night.is_of_other_stager:
-        # not naming the stager is not the same as naming another one
-        unsaid = night.stager is None and not night.profile.is_by(None)
-        whose = "of a stager that is not said" if unsaid else "not of it"
-        return f"{night.profile.stager or 'one stager'}, the night is {whose}"
-    cohort = "a cohort that is not said" if night.cohort is None else repr(night.cohort)
-    return f"{night.profile.cohort!r}, the night is of {cohort}"
+    profile = night.profile
+    named = (("stager", profile.stager, night.stager), ("cohort", profile.cohort, night.cohort))
+    own = [f"{what} {name!r}" for what, name, _ in named if name is not None]
+    given = [f"{what} {name!r}" for what, own, name in named if own is not None and name is not None]
+    return f"{' and '.join(own)}, the night is of {' and '.join(given) or 'none that is named'}"
 
 
 def kind_of(night: Decoding) -> str:
@@ -406,7 +402,7 @@ def kind_of(night: Decoding) -> str:
 
 def is_withheld(reason: str) -> bool:
     """Whether there could be an interval, but not for this night."""
-    return reason in (WITHHELD, UNLIKE_STAGER, UNLIKE_COHORT, UNLIKE_EXPERTS, UNLIKE_SHARES)
+    return reason in (WITHHELD, UNLIKE_COHORT, UNLIKE_EXPERTS, UNLIKE_SHARES)
 
 
 def why_withheld(night: Decoding) -> str:
@@ -414,12 +410,9 @@ def why_withheld(night: Decoding) -> str:
     profile = night.profile
     if profile.posterior is None:
         return ""
-    features = features_of(night.night, night.epoch_seconds / profile.epoch_seconds)
-    if profile.fingerprint is not None and profile.fingerprint.is_foreign(features):
-        return UNLIKE_STAGER
-    if profile.provenance.get("shares") in SHARES_OUTSIDE and not night.is_of_other_stager:
+    if profile.provenance.get("shares") in SHARES_OUTSIDE and not night.is_foreign:
         return UNLIKE_SHARES
-    is_of_profile = profile.cohort is not None and profile.is_of(night.cohort)
+    is_of_profile = profile.cohort is not None and profile.is_for(profile.stager, night.cohort)
     if night.cohort is not None and not is_of_profile and profile.caution_for(night.cohort) is not None:
         return UNLIKE_COHORT
     measured = (profile.posterior.coverage or {}).get("unlike", {})
@@ -439,11 +432,11 @@ def _withheld_words(night: Decoding) -> Message:
     """Return why a night gets no conformal intervals, and what to do."""
     parts: list[object] = [f"conformal intervals are withheld: the errors are from {origin_of(night)}. "]
     profile, named = night.profile, list[object]()
-    if night.is_of_other_stager and night.stager is None and profile.stager is not None:
+    if night.stager is None and profile.stager is not None:
         named.append(Argument("stager", profile.stager))
-    if (named or not night.is_of_other_stager) and night.cohort is None and profile.cohort is not None:
+    if night.cohort is None and profile.cohort is not None:
         named += [", ", Argument("cohort", profile.cohort)] if named else [Argument("cohort", profile.cohort)]
-    if named:
+    if named and profile.is_for(night.stager or profile.stager, night.cohort or profile.cohort):
         parts += ["If it is theirs, say so (", *named, "); else ask for "]
     else:
         parts.append("Fit a profile to it, or ask for ")

@@ -15,7 +15,6 @@ from stageguard.measures.agreement import common_scheme
 from stageguard.measures.bouts import ScoredNight, expert_of, period_for
 from stageguard.measures.cohort import measure
 from stageguard.measures.samples import BlandAltman, bland_altman
-from stageguard.measures.taught import warn_of_taught
 from stageguard.measures.validity import Indicator, validity_of
 from stageguard.night.align import on_epochs_of, where_scored
 from stageguard.night.colours import PAGE
@@ -189,7 +188,6 @@ def plot_bland_altman(
     if len(several) != len(scored):
         raise InputError(f"got {len(several)} nights and {len(scored)} expert scorings, expected as many.")
     all_series = series_of(several, 1)
-    warn_of_taught(several, [[expert] for expert in scored])
     profiles = [night.profile if isinstance(night, Decoding) else None for night in several]
     titles = names_for(names, [series.name for series in all_series], "scoring")
     title = _title(statistic)

@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 import numpy as np
 
 from stageguard.arrays import Floats
-from stageguard.errors import Argument, InputError, Message, message_of
+from stageguard.errors import InputError, message_of
 from stageguard.night.hypnodensity import Hypnodensity, merge_columns
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import SCHEMES, StageScheme, canonical_name, scheme_for
@@ -23,13 +23,13 @@ def in_stages_of(profile: Profile, night: AnyNight) -> AnyNight:
         return night.merge(profile.scheme)
 
 
-def density_of_labels(night: Hypnogram, profile: Profile, stager: str | None = None) -> Hypnodensity:
+def density_of_labels(night: Hypnogram, profile: Profile) -> Hypnodensity:
     """Replace each label by what experts say where a stager gives it, in the profile's stages.
 
-    The shares are the profile's: those of its own stager if this may be it, else typical ones.
+    The shares are the profile's: those of its own stager if it has them, else typical ones.
     """
     labels = profile.labels
-    is_own = labels is not None and labels.own is not None and profile.is_by(stager)
+    is_own = labels is not None and labels.own is not None
     shares = None if labels is None else labels.own if is_own else labels.shares
     if shares is None:
         raise _labels_refused(profile)
@@ -54,18 +54,10 @@ def density_of_labels(night: Hypnogram, profile: Profile, stager: str | None = N
 
 def _labels_refused(profile: Profile) -> InputError:
     """Return the error for labels under a profile that has no shares for them."""
-    if profile.labels is not None and profile.labels.own is not None:
-        return InputError(
-            Message(
-                f"profile {profile.name!r} knows the confusions of its own stager alone. If the labels are "
-                "that stager's, name it: ",
-                Argument("stager", profile.stager),
-                ".",
-            )
-        )
+    own = "" if profile.base is None else f" Only those of the stager {profile.stager!r}: name it."
     if profile.labels is not None and profile.labels.refused:
         return InputError(
-            f"profile {profile.name!r} takes no labels without probabilities: {profile.labels.refused}"
+            f"profile {profile.name!r} takes no labels without probabilities: {profile.labels.refused}{own}"
         )
     able = [name for name in profiles() if (one := Profile.load(name).labels) is not None and one.shares]
     return InputError(

@@ -21,11 +21,9 @@ from stageguard.errors import (
     did_you_mean,
 )
 from stageguard.lazy import ShownInNotebooks
-from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.period import Period, period_of
 from stageguard.night.stages import StageScheme
 from stageguard.profile.expert_shares import ExpertShares, ShareRepair
-from stageguard.profile.fingerprint import Fingerprint, mark_of
 from stageguard.profile.parts import (
     Band,
     Calibration,
@@ -62,11 +60,8 @@ _GUARD_OFF = dict.fromkeys(
 
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
-# What a fitted profile keeps of itself where its base decodes: its name, and by what its nights are known.
-_KEPT_ELSEWHERE = (
-    *("name", "summary", "intended_for", "cohort", "stager", "fingerprint"),
-    *("intervals", "taught_by", "base", "provenance"),
-)
+# What a fitted profile keeps of itself on nights that its base decodes: whose it is, and from where.
+_IDENTITY = ("name", "summary", "intended_for", "cohort", "stager", "intervals", "base", "provenance")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -134,12 +129,8 @@ class Profile(Document, ShownInNotebooks):
         Indicators combined in one score, and how high it is on expert nights.
     shares : ExpertShares or None
         Shares of the stages in expert scorings, and the repair of the stager's.
-    fingerprint : Fingerprint or None
-        How the nights of `stager` look.
     intervals : mapping
         Errors on scored nights, by statistic, from which intervals are made.
-    taught_by : tuple of str
-        Marks of the nights it was fitted to, by which `was_taught_by` knows them.
     base : Profile or None
         The profile it was fitted from, by which other cohorts and stagers are decoded.
     provenance : mapping
@@ -186,9 +177,7 @@ class Profile(Document, ShownInNotebooks):
     bands: Mapping[str, Band]
     joint: Joint | None
     shares: ExpertShares | None
-    fingerprint: Fingerprint | None
     intervals: Mapping[str, Any]
-    taught_by: tuple[str, ...]
     base: Profile | None
     provenance: Mapping[str, Any]
     # as in the document: pairs may follow from another key, and replace() must know whether they do
@@ -295,37 +284,15 @@ class Profile(Document, ShownInNotebooks):
                     f"{words[near[0]]!r}, which it cautions against. Say that, if it is meant."
                 )
 
-    def is_of(self, cohort: str | None) -> bool:
-        """Whether the profile was fitted on this cohort, or on none in particular; None is another cohort."""
-        return self.cohort is None or (cohort is not None and words_of(cohort) == words_of(self.cohort))
+    def is_for(self, stager: str | None, cohort: str | None) -> bool:
+        """Whether nights are of the stager and the cohort that the profile names.
 
-    def is_by(self, stager: str | None) -> bool:
-        """Whether the profile belongs to this stager, or to none in particular.
-
-        An unknown stager (None) is taken as the profile's, unless the profile was fitted to scored nights:
-        then it names their cohort or holds errors on them.
+        A profile that names none is for all. A stager or cohort that is not given counts as another.
         """
-        if self.stager is None:
-            return True
-        if stager is None:
-            return self.cohort is None and not self.intervals
-        return words_of(stager) == words_of(self.stager)
-
-    def was_taught_by(self, *scorings: Hypnogram | None) -> bool:
-        """Whether the profile was fitted to a night that has one of these scorings.
-
-        Pass the expert's scoring, and the stager's most probable stages if they are known. Unscored epochs at
-        either end do not count, and finer stages are merged. A night that was cut otherwise is not known.
-        """
-        if not self.taught_by:
-            return False
-        return any(self._mark(scoring) in self.taught_by for scoring in scorings if scoring is not None)
-
-    def _mark(self, scoring: Hypnogram) -> str | None:
-        try:
-            return mark_of(scoring.merge(self.scheme).labels)
-        except InputError:  # stages coarser than the profile's
-            return None
+        named = (self.stager, stager), (self.cohort, cohort)
+        return all(
+            own is None or (given is not None and words_of(given) == words_of(own)) for own, given in named
+        )
 
     @property
     def measures_sleep_period(self) -> bool:
@@ -423,54 +390,37 @@ class Profile(Document, ShownInNotebooks):
             changes["base"] = self.base.for_streaming(flickers).to_dict()
         return self._once(f"streaming {flickers!r}", lambda: self.replace(**changes))
 
-    def is_own(self, cohort: str | None, stager: str | None) -> bool:
-        """Whether nights are the profile's own by the names of their cohort and stager.
+    def for_nights_of(self, stager: str | None, cohort: str | None) -> Profile:
+        """Return the profile that decodes nights of a stager and a cohort.
 
-        Where a night shows that it is not, by the profile's `fingerprint`, `decode` does as if another stager
-        were named.
+        Where it is not for them (`is_for`), a fitted profile has the rules of its `base`, and any other one
+        loses stage shares, calibration and the stager's fragmentation index; both keep name and intervals.
+        For a cohort with a caution, biases that repair stage shares are left out and, if the caution says so,
+        the clock.
         """
-        return self.is_of(cohort) and self.is_by(stager)
+        return self._once(("nights", stager, cohort), lambda: self._made_for(stager, cohort))
 
-    def for_nights_of(self, cohort: str | None, stager: str | None = None) -> Profile:
-        """Return the profile to use for a cohort and stager: itself, or `elsewhere` if it is not their own.
-
-        Biases that repair stage shares are left out for every cohort with a caution, and the clock does not
-        run for those whose caution says so.
-        """
-        profile = self if self.is_own(cohort, stager) else self.elsewhere()
+    def _made_for(self, stager: str | None, cohort: str | None) -> Profile:
+        profile = self
+        if not self.is_for(stager, cohort):
+            if self.base is not None:
+                profile = replace(self.base, **{name: getattr(self, name) for name in _IDENTITY})
+            else:
+                rule = self.strength and self.strength.for_other_stager()
+                labels = self.labels and replace(self.labels, own=None)
+                profile = replace(self, strength=rule, labels=labels)
+                profile = replace(profile, prior_exponent=0.0, calibration=Calibration())
         caution = None if cohort is None else profile.caution_for(cohort)
-        if caution is None:
-            return profile
-        if profile.share_repair is not None:
-            repaired, temperature = profile, Calibration(profile.calibration.temperature)
-            profile = profile._once("without repair", lambda: replace(repaired, calibration=temperature))
-        if caution.clock or profile.clock is None:
-            return profile
-        timed = profile
-        return profile._once("without clock", lambda: replace(timed, clock=None))
+        if caution is not None and profile.share_repair is not None:
+            profile = replace(profile, calibration=Calibration(profile.calibration.temperature))
+        if caution is not None and not caution.clock and profile.clock is not None:
+            profile = replace(profile, clock=None)
+        return profile
 
     @property
     def share_repair(self) -> ShareRepair | None:
         """The repair of the stager's stage shares that its biases are for, as `tune` found it."""
         return None if self.shares is None or not self.calibration.biases else self.shares.repair
-
-    def elsewhere(self) -> Profile:
-        """Return the profile to use for nights of a cohort or stager that it does not belong to.
-
-        A fitted profile does there what its `base` does, rule and clock included. Any other one loses stage
-        shares, calibration and the stager's fragmentation index, so that the strength rule judges
-        each night by itself. It keeps its intervals, measured on other nights: whoever uses them has to say
-        so.
-        """
-
-        def make() -> Profile:
-            if self.base is not None:
-                own: dict[str, Any] = {name: getattr(self, name) for name in _KEPT_ELSEWHERE}
-                return replace(self.base, **own)
-            strength = self.strength and self.strength.for_other_stager()
-            return replace(self, strength=strength, prior_exponent=0.0, calibration=Calibration())
-
-        return self._once("elsewhere", make)
 
     def __repr__(self) -> str:
         """Return name, scheme and the first digits of the hash."""

@@ -14,7 +14,6 @@ from stageguard.errors import InputError, ProfileError, message_of
 from stageguard.night.stages import StageScheme
 from stageguard.profile import parts
 from stageguard.profile.expert_shares import read_expert_shares, write_expert_shares
-from stageguard.profile.fingerprint import read_fingerprint, read_marks
 from stageguard.profile.rules import read_rule, write_rule
 
 Writer = Callable[[Any, StageScheme], Any]
@@ -52,7 +51,11 @@ def parse_profile(document: Mapping[str, object]) -> dict[str, Any]:
 
 
 # Keys that profiles had, and why they have them no more.
-_REMOVED = {"estimators": "every statistic is counted on the decoded stages"}
+_REMOVED = {
+    "estimators": "every statistic is counted on the decoded stages",
+    "fingerprint": "nights are known by the names of their stager and cohort",
+    "taught_by": "nights that a profile was fitted to are not recognised",
+}
 
 
 def _refuse_removed(given: Mapping[str, object]) -> None:
@@ -353,29 +356,11 @@ _TABLE = (
         decodes=False,
     ),
     Key(
-        "fingerprint",
-        "summary of the stager's nights, by which `decode` recognises others: `n_nights`, and `[lowest, "
-        "median, highest]` of `fragmentation_index`, `entropy` (nats), `sharpness` (mean highest "
-        "probability) and, by stage, `shares`; written by [tune](tune.md) and [fit](fit.md)",
-        read_fingerprint,
-        shown="none",
-        decodes=False,
-    ),
-    Key(
         "intervals",
         "errors on scored nights by statistic, a list for each person, written by [fit](fit.md); "
         "[dropped](intervals.md) if `replace` changes how nights are decoded",
         parts.read_intervals,
         {},
-        decodes=False,
-    ),
-    Key(
-        "taught_by",
-        "the nights it was fitted to or counted on: the first 16 digits of the SHA-256 of each scoring, and "
-        "of the stager's most probable stages, one signed byte per epoch; comparisons with experts "
-        "[recognise](fit.md#nights-that-taught-it) them",
-        read_marks,
-        [],
         decodes=False,
     ),
     Key(

@@ -33,7 +33,6 @@ from stageguard.measures.cohort import (
 from stageguard.measures.grade_card import GradeCard, graded_as, require_card
 from stageguard.measures.samples import METHOD_OF_GROUPS as GROUPS_METHOD
 from stageguard.measures.samples import METHOD_OF_PLOTS
-from stageguard.measures.taught import NO_TEST, Taught, taught_words
 from stageguard.measures.validity import place_in
 from stageguard.night.colours import stage_shade, top_down
 from stageguard.night.hypnogram import Hypnogram
@@ -197,7 +196,7 @@ def cohort_page(rows: Sequence[CohortRow], about: About) -> str:
         "n_failures": len(about.failures),
         "spreads": spreads_of(_tables_by_scale(rows)),
         "compared": agreement_of_statistics(table_of(rows, on_expert_epochs=True)),
-        "agreement_method": f"{_taught_words(rows)} {METHOD_OF_PLOTS}".strip(),
+        "agreement_method": METHOD_OF_PLOTS,
         "forests": forests,
         "n_pairs_left": n_pairs_left,
         "groups_method": GROUPS_METHOD,
@@ -239,9 +238,7 @@ def _facts(rows: Sequence[CohortRow], groups: Mapping[str, str]) -> Iterator[str
 
 
 def _summary(rows: Sequence[CohortRow], about: About) -> Iterator[str]:
-    """Yield sentences on nights that taught their profile, on nights before decoding, remarks, failures."""
-    if words := _taught_words(rows):
-        yield words
+    """Yield sentences on nights before decoding, remarks, failures."""
     before = [row.looks_like_experts("before") for row in rows if "before" in row.values]
     if any(one is not None for one in before):
         yield f"Before decoding: {looking_like_experts(before)}"
@@ -252,11 +249,6 @@ def _summary(rows: Sequence[CohortRow], about: About) -> Iterator[str]:
         n_failed = len(about.failures)
         listed = "is" if n_failed == 1 else "are"
         yield f"{count(n_failed, 'night')} failed and {listed} listed below the table."
-
-
-def _taught_words(rows: Sequence[CohortRow]) -> str:
-    """Return the first line of the comparison with experts, if nights taught their profile; else empty."""
-    return taught_words([row.taught for row in rows if "expert" in row.values], NO_TEST)
 
 
 def _tiles(rows: Sequence[CohortRow]) -> Iterator[tuple[str, str, str]]:
@@ -335,7 +327,6 @@ class CohortRow:
     hypnogram: str  # from `spark_code`
     unjudged: str = ""  # why the night has no joint score
     steered: frozenset[Steering] = frozenset()
-    taught: Taught | None = None
     # the values on the epochs that the expert scored, of scorings that have others, too
     on_expert_epochs: Mapping[str, Floats] = field(default_factory=dict)
     methods: CohortFact | None = None  # what the Methods paragraph needs, if the night was decoded
@@ -436,7 +427,6 @@ def cohort_row(
         hypnogram=spark_code(final),
         unjudged=chosen.reasons.get(JOINT.key, "" if night.profile else "no profile is recorded with it"),
         steered=measured.steered,
-        taught=measured.taught,
         on_expert_epochs=compared,
         methods=_methods_of(night, values, names, final.epoch_seconds, bool(measured.lights)),
         remarks=(*_early_rem_remarks(chosen.values, night), *remarks),

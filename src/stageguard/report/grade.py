@@ -164,11 +164,6 @@ def fact_rows(card: GradeCard) -> Iterator[tuple[str, str]]:
     if len(card.scorers) > 1:
         kappas += f", one expert {number_text(card.expert_kappa, 3)}, with the consensus of the other experts"
     yield "Cohen's κ", kappas
-    if (known := card.fingerprint) is not None:
-        medians = {"FI": known.fragmentation_index, "entropy": known.entropy, "sharpness": known.sharpness}
-        looks = ", ".join(f"{name} {number_text(middle, 3)}" for name, (_, middle, _) in medians.items())
-        shares = ", ".join(f"{name} {100 * share[1]:.0f} %" for name, share in known.shares.items())
-        yield "Fingerprint (medians)", f"{looks}, {shares}"
     yield "StageGuard", f"{facts.version}, card sha256 {card.sha256}"
 
 

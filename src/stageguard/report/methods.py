@@ -199,13 +199,10 @@ def _left_out_sentences(decoding: Decoding, effect: Effect) -> Iterator[str]:
         if profile.base is None
         else f"it was decoded as by the profile’s base, {profile.base.name}"
     )
-    if not profile.is_of(decoding.cohort):
-        whose = "not stated" if decoding.cohort is None else f"“{decoding.cohort}”"
-        yield f"The cohort of this night is {whose}, so that {did}."
-    if decoding.is_of_other_stager:
-        yield f"This night is of another stager, so that {did}."
-    if effect.is_taught:
-        yield "The profile was fitted to this night, among others: agreement with its expert is no test."
+    if decoding.is_foreign:
+        named = (("stager", profile.stager), ("cohort", profile.cohort))
+        whose = and_list([f"the {what} “{name}”" for what, name in named if name is not None])
+        yield f"The profile was made for {whose}, which this night is not known to be of, so that {did}."
     caution = None if decoding.cohort is None else profile.caution_for(decoding.cohort)
     if caution is not None:
         yield f"The profile has a caution for “{decoding.cohort}”: {caution.reason.rstrip('.')}."
@@ -363,18 +360,12 @@ def _cohort_strengths(effects: Sequence[Effect]) -> Iterator[str]:
 
 
 def _cohort_epochs(nights: Sequence[CohortFact]) -> Iterator[str]:
-    """Say how many epochs are unscored, and how many nights taught the profile."""
+    """Say how many epochs are unscored."""
     unscored = [night.effect.n_unscored for night in nights if night.effect.n_unscored]
     if unscored:
         yield (
             f"{count(sum(unscored), 'epoch')} without probabilities for more than five minutes, in "
             f"{count(len(unscored), 'night')}, {was_or_were(sum(unscored))} left unscored."
-        )
-    n_taught = sum(night.effect.is_taught for night in nights)
-    if n_taught:
-        yield (
-            f"The profile was fitted to {n_taught:,} of these {count(len(nights), 'night')}, among others: "
-            "agreement with their experts is no test."
         )
 
 

@@ -26,7 +26,6 @@ from stageguard.measures.intervals import (
 )
 from stageguard.measures.rare import RareEvent, rare_events
 from stageguard.measures.statistics import SleepStatistics, StatisticsOptions
-from stageguard.measures.taught import NO_TEST, taught_by, taught_words
 from stageguard.measures.validity import Indicator, Validity, validity_of
 from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
@@ -80,7 +79,6 @@ class ReportMeasures:
     agreement: tuple[Agreement, Agreement] | None  # before, after
     events: tuple[RareEvent, ...]
     hinges: Mapping[str, tuple[int, int]]  # doubtful epochs that a statistic depends on
-    taught: str = ""  # the first line, if the night taught its profile and an expert scored it
 
     @property
     def columns(self) -> tuple[ReportColumn | ExpertColumn, ...]:
@@ -120,8 +118,7 @@ def measure(decoding: Decoding, expert: Hypnogram | None, options: StatisticsOpt
     )
     pairs = merged_pairs(decoding.profile, expert.scheme)
     agreed = agreement(expert, before, pairs=pairs), agreement(expert, night, pairs=pairs)
-    taught = taught_words([taught_by(decoding.profile, before, expert)], NO_TEST)
-    return ReportMeasures(*columns, scored, agreed, rare_events(decoding), hinges, taught)
+    return ReportMeasures(*columns, scored, agreed, rare_events(decoding), hinges)
 
 
 ROWS = tuple(sorted(NIGHT, key=lambda quantity: quantity.report_row))
@@ -431,7 +428,7 @@ def interval_notes(decoding: Decoding, intervals: Intervals | None) -> Iterator[
         yield model_note(intervals)
         if (rules := decoding.profile.posterior) is not None and rules.sol_factor > 1:
             yield f"The ends for SOL are moved outwards by the factor {rules.sol_factor:g}."
-        if decoding.stager is None and (decoding.profile.stager is None or decoding.is_of_other_stager):
+        if decoding.stager is None:
             yield OF_GOOD_STAGERS
         return
     nights = (

@@ -51,8 +51,6 @@ def headline(decoding: Decoding) -> str:
 
 def summary(decoding: Decoding, measured: ReportMeasures) -> Iterator[str]:
     """Yield sentences on why and how much was changed, and how the result compares."""
-    if measured.taught:
-        yield measured.taught
     yield verdict(decoding, measured)
     yield f"{_reason(decoding)} {_how_much(decoding)}"
     if decoding.n_ties:

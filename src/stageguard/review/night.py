@@ -282,10 +282,10 @@ def chosen_strength(night: NightUnderReview, settings: GuardSettings) -> ChosenS
             profile = profile_for(night.profile_for(settings), alone)
             try:
                 options = replace(alone, pins=pins or None)
-                first = decode_night(night_of(night.density, profile, options), profile)
+                first = decode_night(night_of(night.density, profile, options))
             except PinError:  # the profile does not allow these pins: its strength is that of the night alone
                 pins = {}
-                first = decode_night(night_of(night.density, profile, alone), profile)
+                first = decode_night(night_of(night.density, profile, alone))
         night._strengths[settings] = ChosenStrength(first.strength, pins)
     return night._strengths[settings]
 

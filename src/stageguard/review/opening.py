@@ -101,7 +101,12 @@ def open_night(request: ReviewRequest) -> NightUnderReview:
         source = request.path
     profile = request.profile
     assert profile is not None
-    read = read_with(source, profile, request.options.density, request.options.stager)
+    read = read_with(
+        source,
+        profile,
+        request.options.density,
+        profile.for_nights_of(request.options.stager, request.options.cohort),
+    )
     density = with_start(read.density, request.start)
     if density.scheme.names != profile.scheme.names:
         density = density.merge(profile.scheme)

@@ -125,7 +125,7 @@ def queue_of(night: NightUnderReview, state: ReviewState, result: GuardResult) -
 
 def _is_calibrated(result: GuardResult) -> bool:
     decoding = result.decoding
-    if decoding is None or decoding.is_of_other_stager:
+    if decoding is None or decoding.is_foreign:
         return False
     return decoding.night.calibration is not None and "cross_validation" in decoding.profile.provenance
 

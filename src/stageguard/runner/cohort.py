@@ -198,7 +198,7 @@ def _write_methods(manifest: Manifest, call: CohortCall, folder: Path) -> None:
     if path.exists() and CITATION not in read_text(path, "text", errors="replace"):
         manifest.remarks.append(f"{path} is no text of decode's, so it was left as it is")
         return
-    used = call.profile.at_strength(options.strength).for_nights_of(options.cohort, options.stager)
+    used = call.profile.at_strength(options.strength).for_nights_of(options.stager, options.cohort)
     is_shifted = bool(used.calibration.biases)  # then the table's index is of the shifted stages
     from stageguard.report.methods import CohortFact, cohort_methods  # only cohorts need it
 

@@ -137,7 +137,12 @@ def decode_task(task: DecodeTask, decoded: tuple[Decoding, tuple[str, ...]] | No
     lights = StatisticsOptions(lights_off=task.options.lights_off, lights_on=task.options.lights_on)
     with by_the_list():  # before anything is written: the list's lights may not fit the night
         if decoded is None:
-            read = read_with(task.path, task.profile, task.options.density, task.options.stager)
+            read = read_with(
+                task.path,
+                task.profile,
+                task.options.density,
+                task.profile.for_nights_of(task.options.stager, task.options.cohort),
+            )
             density = with_start(read.density, start)
             decoded = decode_density(density, task.profile, task.options), read.notes
         decoding, notes = decoded
@@ -275,15 +280,11 @@ def _difference(
 ) -> str:
     """Return what keeps an existing output from being that of this run, or nothing."""
     given = task.profile.at_strength(task.options.strength)
-    # the night itself may have shown that it is of another stager
-    either = [
-        profile.for_nights_of(task.options.cohort, task.options.stager)
-        for profile in (given, given.elsewhere())
-    ]
+    used = given.for_nights_of(task.options.stager, task.options.cohort)
     now = Recipe(
         plain(options),
         task.profile.name,
-        either[0].sha256,
+        used.sha256,
         task.path.name,
         describe_file(task.path)["sha256"],
         __version__,
@@ -297,7 +298,7 @@ def _difference(
         source["sha256"],
         record["provenance"]["stageguard"],
     )
-    if reason := made_by.difference(now, either[1].sha256):
+    if reason := made_by.difference(now):
         return reason
     if "measured" not in record:
         return "its record holds no measures"

@@ -139,8 +139,8 @@ def reading_with(profile: Profile, options: FileOptions) -> FileOptions:
     return replace(options, default_epoch_seconds=profile.epoch_seconds, scheme=scheme)
 
 
-def read_with(path: Path, profile: Profile, options: FileOptions, stager: str | None) -> DensityFile:
-    """Read a file to be decoded with a profile; labels alone become shares of the profile's confusions."""
+def read_with(path: Path, profile: Profile, options: FileOptions, used: Profile) -> DensityFile:
+    """Read a file to be decoded with a profile; labels alone become shares of the confusions of `used`."""
     reading = reading_with(profile, options)
     if not is_for_stages_alone(options.format):
         try:
@@ -149,7 +149,7 @@ def read_with(path: Path, profile: Profile, options: FileOptions, stager: str | 
             if error.code != LABELS_ALONE or not options.may_be_labels:
                 raise
     read = read_hypnogram_file(path, labels_options(reading, profile))
-    density = density_of_labels(read.hypnogram, profile, stager)
+    density = density_of_labels(read.hypnogram, used)
     return DensityFile(density, read.notes, read.is_length_assumed)
 
 
@@ -158,7 +158,7 @@ def decode_file(
 ) -> tuple[Decoding, tuple[str, ...]]:
     """Read and decode a file that begins at `start` unless it says otherwise; also return remarks."""
     refuse_output(path)
-    read = read_with(path, profile, options.density, options.stager)
+    read = read_with(path, profile, options.density, profile.for_nights_of(options.stager, options.cohort))
     return decode_density(with_start(read.density, start), profile, options), read.notes
 
 
@@ -179,7 +179,7 @@ def decode_density(density: Hypnodensity, profile: Profile, options: DecodeOptio
         strength=options.strength,
     )
     used = profile_for(profile, own)
-    decoding = decode_night(night_of(density, used, own), used)
+    decoding = decode_night(night_of(density, used, own))
     warn_of_changes([decoding])
     if is_held:
         now = replace(own, pins=options.pins, quality=options.quality)
@@ -234,16 +234,13 @@ class Recipe:
     input_sha256: str
     version: str  # of this package
 
-    def difference(self, now: Recipe, other_profile_sha256: str | None = None) -> str:
-        """Return how this recipe, of an existing output, differs from that of now; empty if it does not.
-
-        `other_profile_sha256` is another form of the profile that may have been used.
-        """
+    def difference(self, now: Recipe) -> str:
+        """Return how this recipe, of an existing output, differs from that of now; empty if it does not."""
         keys = sorted(now.options.keys() | self.options.keys())
         differing = [key for key in keys if now.options.get(key, _ABSENT) != self.options.get(key, _ABSENT)]
         if differing:
             return f"was decoded with other options ({', '.join(differing)})"
-        if self.profile_sha256 not in (now.profile_sha256, other_profile_sha256):
+        if self.profile_sha256 != now.profile_sha256:
             same = self.profile_name == now.profile_name
             return f"was decoded with {'another version of ' * same}the profile {self.profile_name}"
         if self.version != now.version:

@@ -52,7 +52,7 @@ class MeasuredFile:
 def measure_task(task: TuneTask) -> MeasuredFile:
     """Read and measure one file."""
     refuse_output(task.path)
-    read = read_with(task.path, task.profile, task.options, None)
+    read = read_with(task.path, task.profile, task.options, task.profile)
     options = GuardOptions(trained=task.trained)
     return MeasuredFile(measure(read.density, task.profile, options), read.notes)
 

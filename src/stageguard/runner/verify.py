@@ -242,7 +242,7 @@ def profile_notes(recorded: dict[str, Any], options: dict[str, Any]) -> list[str
     if recorded["name"] not in profiles():
         return []
     installed = Profile.load(recorded["name"])
-    named = options.get("cohort"), options.get("stager")
+    named = options.get("stager"), options.get("cohort")
     used = installed.at_strength(options.get("strength")).for_nights_of(*named)
     if recorded["sha256"] in (used.sha256, installed.sha256):  # cohort tables record the latter
         return []

@@ -29,7 +29,6 @@ from stageguard.cli.scored_files import (
 from stageguard.cli.terminal import Console, in_options, naming_nights, one_line
 from stageguard.errors import InputError, warn
 from stageguard.measures.agreement import Agreement, agreement, merged_pairs, swapped_words
-from stageguard.measures.taught import NO_TEST, Taught, taught_by, taught_words
 from stageguard.night.align import align as align_nights
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
@@ -116,14 +115,12 @@ class CompareResult:
     expert: Path
     agreement: dict[str, Agreement]
     notes: tuple[str, ...]
-    taught: Taught | None = None
     pair: tuple[Hypnogram, Hypnogram] | None = None  # the expert's scoring and the night's
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, apart from paths and messages."""
         by_kind = {kind: agreement.to_dict() for kind, agreement in self.agreement.items()}
-        taught = {} if self.taught is None else {"taught": taught_words([self.taught], NO_TEST)}
-        return {"expert": self.expert, "agreement": by_kind, "notes": self.notes} | taught
+        return {"expert": self.expert, "agreement": by_kind, "notes": self.notes}
 
 
 def compare_night(
@@ -139,8 +136,6 @@ def compare_night(
         refuse_guess(night.path, scored.final, expert, "--epoch-seconds")
     kinds = {"argmax": scored.before, "guard" if scored.before is not None else "scored": scored.after}
     scorings = {kind: stages for kind, stages in kinds.items() if stages is not None}
-    is_decoded = scored.before is not None and scored.after is not None
-    taught = taught_by(scored.profile, scored.before, expert) if is_decoded else None
     if align:
         expert, scorings = _aligned(expert, scorings, [path.name, night.path.name])
     by_kind = {}
@@ -148,7 +143,7 @@ def compare_night(
         coarser = min((expert.scheme, stages.scheme), key=lambda scheme: scheme.n_stages)
         by_kind[kind] = agreement(expert, stages, pairs=uncommon_pairs(scored.profile, coarser))
     pair = expert, next(reversed(scorings.values()))
-    return CompareResult(path, by_kind, scored.notes, taught, pair)
+    return CompareResult(path, by_kind, scored.notes, pair)
 
 
 def _aligned(
@@ -202,8 +197,6 @@ def _print_comparison(outcomes: Sequence[Outcome[CompareResult]], out: Console) 
     agreements = [one.agreement for one in scorings]
     experts = list(dict.fromkeys(outcome.result.expert for outcome in outcomes))
     whose = one_line(experts[0]) if len(experts) == 1 else f"{len(experts)} expert scorings"
-    if words := taught_words([outcome.result.taught for outcome in outcomes], NO_TEST):
-        out.print(words, style="bold")
     out.print(f"Agreement with {whose}, over the epochs both scored")
     columns: dict[str, list[Agreement]] = {}
     if len(scorings) <= FEW:

@@ -103,7 +103,7 @@ def grade(
 
     Each error is divided by that of one expert against the others. Verdicts need three experts on 25 people;
     with one expert, a shipped table of experts' differences is shown beside the errors, without a verdict.
-    Outputs of decode are graded by what they report, too. Nights that taught the profile are refused.
+    Outputs of decode are graded by what they report, too.
 
     Examples
     --------

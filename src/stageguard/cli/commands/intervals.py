@@ -283,7 +283,7 @@ def intervals_of(
     return IntervalsResult(
         RecordingFacts.of(decoding.hypnogram, used),
         pooled,
-        decoding.stager or (None if decoding.is_of_other_stager else used.stager),
+        decoding.stager,
         max((row.n_scored_nights for row in rows), default=0),
         int(used.intervals.get("n_subjects", 0)),
         shortest_first_rem(used) if shortest is None else shortest,

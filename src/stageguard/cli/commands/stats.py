@@ -208,7 +208,6 @@ class StatsRow:
             "n_epochs": facts.n_epochs,
             "epoch_seconds": facts.epoch_seconds,
             "epochs_changed": facts.epochs_changed,
-            "taught": self.measured.taught is not None,
             "steered": sorted(self.measured.steered),
             "lights": self.measured.lights,
         }
@@ -254,8 +253,6 @@ class CohortResult:
         if self.cohort is not None and self.cohort.errors:
             content["errors"] = [each.to_dict() for each in self.cohort.errors]
             content["errors_method"] = self.cohort.errors_method
-        if self.cohort is not None and self.cohort.taught:
-            content["taught"] = self.cohort.taught
         if self.cohort is not None:
             content["grade"] = self.cohort.grade
         return content | {"notes": self.notes, "outputs": self.written}
@@ -314,7 +311,6 @@ def _cohort(
     errors, untested = architecture_errors(
         {night.id: night.errors for night in nights if night.errors is not None},
         subjects,
-        is_test=not any(night.measured.taught for night in nights),
     )
     found = differences, errors, sources, reader.card
     return Cohort(measured, facts, made, reader.measuring, *found), untested
@@ -362,8 +358,6 @@ def print_stats(result: CohortResult) -> None:
     if cohort is None:
         return
     out = Console()
-    if cohort.taught:
-        out.print(cohort.taught, style="bold")
     if len(cohort.nights) == 1:
         print_one(cohort, out)
     else:
