@@ -23,8 +23,9 @@ import json
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import inf
+from numbers import Integral
 from pathlib import Path
 from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -68,13 +69,15 @@ Positive = Annotated[float, Range(above=0)]
 NotNegative = Annotated[float, Range(low=0)]
 Share = Annotated[float, Range(0, 1)]
 Text = Annotated[str, Range(low=1)]  # not empty
+Count = Annotated[int, Range(low=1)]
+EpochSeconds = Annotated[float, Range(0.001, 86_400)]
 
 
 def read(kind: Any, value: object, where: str = "") -> Any:
     """Return a value of a document as `kind`; `where` is its place there, such as ``clock.weight``."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        result = read(arguments[0], value, where)
+        result = (_read_whole if arguments[0] is int else partial(read, arguments[0]))(value, where)
         for rule in arguments[1:]:  # functions of a value and its place that return the value, or refuse it
             result = rule(result, where)
         return result
@@ -184,6 +187,15 @@ _fields: Callable[[Any], Mapping[str, tuple[Field[Any], Any]]] = lru_cache(maxsi
 
 def _default(field: Field[Any]) -> Any:
     return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def _read_whole(value: object, where: str) -> int:
+    """Return a whole number, which may be written with a point and may be 0 or negative."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise InputError(f"{where} is {checks.shown(value)}, expected a whole number.")
+    return int(value)
 
 
 def _read_union(kinds: tuple[Any, ...], value: object, where: str) -> Any:

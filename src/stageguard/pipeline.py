@@ -19,7 +19,7 @@ from stageguard.guard.decoding import Decoding
 from stageguard.night.combine import combine
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.recording import Recording
-from stageguard.nn.onnx_file import SUFFIX, OnnxModel, load_onnx
+from stageguard.nn.onnx import SUFFIX, OnnxModel, load_onnx
 from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile, as_profile
 from stageguard.signals.features import Features
@@ -30,7 +30,7 @@ from stageguard.storage import names_file
 from stageguard.values import ComparedByValue
 
 if TYPE_CHECKING:
-    from stageguard.nn.checkpoint import TrainedModel
+    from stageguard.nn.model import TrainedModel
 else:
     TrainedModel = Any  # torch is loaded when such a network stages
 Network = TrainedModel | OnnxModel
@@ -213,8 +213,8 @@ def load_stager(stager: Stager | Network | str | Path, device: str = "cpu") -> S
     if isinstance(stager, str) and not is_folder(stager):
         return stager_of(stager)
     if isinstance(stager, str | Path):
-        from stageguard.nn.checkpoint import load_model  # these two load torch
-        from stageguard.nn.training import pick_device
+        from stageguard.nn.model import load_model
+        from stageguard.nn.training import pick_device  # which loads torch
 
         return load_model(stager, device=pick_device(device))
     if not isinstance(stager, Stager) and not hasattr(stager, "card"):

@@ -1,4 +1,4 @@
-"""Train networks under a profile, with PyTorch: losses, backbones, and a wrapper for your own network.
+"""Train networks under a profile, with PyTorch: the loss, backbones, and a wrapper for your own network.
 
 Needs the extra: ``pip install "stageguard[torch]"``. torch itself is imported when a name is first used.
 """
@@ -10,11 +10,9 @@ from stageguard.lazy import public_names
 # Public names by module. `__init__.pyi` lists the same names for type checkers.
 PUBLIC = {
     "nn.backbones": "build_backbone",
-    "nn.checkpoint": "TrainedModel load_model",
-    "nn.onnx_export": "export_onnx",
-    "nn.onnx_file": "OnnxModel load_onnx",
     "nn.losses": "LossParts StageGuardLoss TransitionPenalty",
-    "nn.semi_markov": "SemiMarkovLoss SemiMarkovParts",
+    "nn.model": "TrainedModel load_model",
+    "nn.onnx": "OnnxModel export_onnx load_onnx",
     "nn.wrapper": "Guarded",
 }
 __getattr__, __all__ = public_names(__name__, PUBLIC)

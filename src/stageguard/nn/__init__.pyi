@@ -1,12 +1,10 @@
 from stageguard.nn.backbones import build_backbone as build_backbone
-from stageguard.nn.checkpoint import TrainedModel as TrainedModel
-from stageguard.nn.checkpoint import load_model as load_model
 from stageguard.nn.losses import LossParts as LossParts
 from stageguard.nn.losses import StageGuardLoss as StageGuardLoss
 from stageguard.nn.losses import TransitionPenalty as TransitionPenalty
-from stageguard.nn.onnx_export import export_onnx as export_onnx
-from stageguard.nn.onnx_file import OnnxModel as OnnxModel
-from stageguard.nn.onnx_file import load_onnx as load_onnx
-from stageguard.nn.semi_markov import SemiMarkovLoss as SemiMarkovLoss
-from stageguard.nn.semi_markov import SemiMarkovParts as SemiMarkovParts
+from stageguard.nn.model import TrainedModel as TrainedModel
+from stageguard.nn.model import load_model as load_model
+from stageguard.nn.onnx import OnnxModel as OnnxModel
+from stageguard.nn.onnx import export_onnx as export_onnx
+from stageguard.nn.onnx import load_onnx as load_onnx
 from stageguard.nn.wrapper import Guarded as Guarded

@@ -1,56 +1,143 @@
-"""Feature tables, one per recording: read from files, or computed from recordings by a recipe."""
+"""The input of networks: feature tables of recordings, splits by subject, scaling, and windows of epochs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from stageguard import checks
-from stageguard.arrays import Ints
+from stageguard.arrays import CLIP, Floats, Floats32, Ints, Mask
 from stageguard.checks import MISSING_WORDS
 from stageguard.datasets import Entry, entries
-from stageguard.errors import FileFormatError, InputError, StageGuardError
+from stageguard.documents import Positive
+from stageguard.errors import FileFormatError, InputError, StageGuardError, did_you_mean, fault_text
 from stageguard.files import faults_named, open_file, parse_json, read_cell
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.measures.experts import consensus
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.recording import Recording
 from stageguard.night.stages import AASM5, StageScheme
-from stageguard.nn.tables import check_together
 from stageguard.signals.features import Features, Recipe, features
 
-Choice = Callable[[Sequence[str]], Sequence[int]]
-
 SUFFIXES = (".csv", ".tsv", ".npz")
-# Output files of `predict` and `decode`, which must not be read as feature tables.
-OUTPUT_SUFFIXES = (".hypnodensity.csv", ".hypnogram.tsv", ".changes.tsv")
-OUTPUT_TABLES = ("cohort.tsv", "failures.tsv")
-ABOUT_COLUMNS = ("subject", "epoch", "stage")
-ABOUT_ARRAYS = (*ABOUT_COLUMNS, "labels", "epoch_seconds", "recipe")
+# Files that `stage` and `decode` write, which must not be read as feature tables.
+OUTPUTS = (".hypnodensity.csv", ".hypnogram.tsv", ".changes.tsv", "cohort.tsv", "failures.tsv")
+ABOUT = ("subject", "epoch", "stage", "epoch_seconds", "recipe")  # columns, or arrays, that are no features
 NO_STAGE = MISSING_WORDS | {"?", "unscored", "-1", "movement", "artifact"}
-LARGEST_INDEX = 2**53  # larger whole numbers are not exact as a float
 
 
-@dataclass(frozen=True, slots=True)
-class _Content:
-    """The content of a file, unchecked."""
+def read_features(
+    path: Path, scheme: StageScheme | None = None, *, only: Sequence[str] | None = None
+) -> Features:
+    """Read one recording's features, all or `only` those of the names, with its stages in a scheme.
 
-    names: Sequence[str]
-    values: npt.NDArray[Any]
-    about: Mapping[str, Any]  # subject, epoch, stage, ...
-    lines: Sequence[int] = field(default=())  # line of each epoch in a text file
+    A CSV or TSV has a header and one row per epoch; the columns `subject`, `epoch` and `stage` are not
+    features. An `.npz` has `features` (epochs, features) or (epochs, frames, features), `names`, and
+    optionally `subject`, `epoch`, `stage`, `epoch_seconds` and `recipe` (as JSON).
+    """
+    path = Path(path)
+    read = _read_archive if path.suffix.lower() == ".npz" else _read_text
+    try:
+        names, values, about = read(path, only)
+        return _table(path.stem, names, values, about, scheme)
+    except InputError as error:
+        raise FileFormatError(f"{path.name}: {str(error).removeprefix(f'{path.stem}: ')}") from None
 
-    def where(self, row: int) -> str:
-        """Return the position of an epoch in the file, for an error message."""
-        return f"line {self.lines[row]}" if self.lines else f"row {row}"
+
+_Content = tuple[Sequence[str], npt.NDArray[Any], Mapping[str, npt.NDArray[Any]]]
 
 
-def stage_label(text: str, scheme: StageScheme) -> int:
+def _read_text(path: Path, only: Sequence[str] | None) -> _Content:
+    table = read_delimited(path, kind="text", expected="a header with feature names, then one row per epoch")
+    header = [name.casefold() if name.casefold() in ABOUT[:3] else name for name in table.header]
+    cells = dict(zip(header, zip(*table.rows, strict=True), strict=True)) if table.rows else {}
+    if not cells or len(cells) != len(header):
+        problem = "names a column twice" if cells else "has no rows"
+        raise InputError(f"{problem}, expected a header with feature names, then one row per epoch.")
+    about = {name: np.array([read_cell(c) for c in cells.pop(name)]) for name in ABOUT[:3] if name in cells}
+    names = tuple(cells) if only is None else tuple(only)
+    check_names(names, tuple(cells))
+    columns = [[_number(c, name, table.lines[k]) for k, c in enumerate(cells[name])] for name in names]
+    return names, np.array(columns).T, about
+
+
+def _number(cell: str, name: str, line: int) -> float:
+    try:
+        return float("nan") if cell.casefold() in MISSING_WORDS else float(cell)
+    except ValueError:
+        raise InputError(f"line {line}: feature {name!r} is {cell[:40]!r}, expected a number.") from None
+
+
+def _read_archive(path: Path, only: Sequence[str] | None) -> _Content:
+    try:
+        with open_file(path, "an array") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in ("features", "names", *ABOUT) if name in archive}
+    except (StageGuardError, OSError):
+        raise
+    except Exception as error:  # NumPy raises almost any error for damaged files
+        raise InputError(f"is no .npz archive, or is damaged ({fault_text(error)}).") from None
+    if not {"features", "names"} <= arrays.keys() or arrays["names"].ndim != 1:
+        listed = ", ".join(arrays) or "none of these"
+        raise InputError(f"has {listed}, expected the arrays 'features' and 'names', one name per feature.")
+    values, names = arrays.pop("features"), tuple(arrays.pop("names").astype(str).tolist())
+    if only is not None and values.ndim > 1 and values.shape[-1] == len(names):
+        check_names(only, names)
+        names, values = tuple(only), values[..., [names.index(name) for name in only]]
+    return names, values, arrays
+
+
+def check_names(wanted: Sequence[str], given: Sequence[str]) -> None:
+    """Refuse features that lack one of the wanted names."""
+    for name in wanted:
+        if name not in given:
+            raise InputError(
+                f"has no feature {name!r}, one of the {len(wanted)} that this network takes."
+                f"{did_you_mean(name, given)}"
+            )
+
+
+def _table(
+    name: str,
+    names: Sequence[str],
+    values: npt.NDArray[Any],
+    about: Mapping[str, npt.NDArray[Any]],
+    scheme: StageScheme | None,
+) -> Features:
+    subjects = {str(subject).strip() for subject in np.ravel(about.get("subject", ())).astype(str)} - {""}
+    if len(subjects) > 1:
+        raise InputError(f"holds {len(subjects)} subjects ({', '.join(sorted(subjects)[:3])}), expected one.")
+    labels = epochs = seconds = recipe = None
+    try:
+        if scheme is not None and "stage" in about:
+            stages = np.ravel(about["stage"]).astype(str)
+            known = {stage: _stage_label(stage, scheme) for stage in np.unique(stages).tolist()}
+            labels = np.array([known[stage] for stage in stages.tolist()], dtype=np.int64)
+        if "epoch" in about:
+            numbers = about["epoch"].astype(np.float64)
+            if (numbers % 1 != 0).any():
+                raise InputError("epoch has a value that is missing or is no whole number.")
+            epochs = numbers.astype(np.int64)
+        if "epoch_seconds" in about:
+            seconds = float(about["epoch_seconds"])
+        if "recipe" in about:
+            recipe = parse_json(str(about["recipe"]))
+    except (ValueError, TypeError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"epoch, epoch_seconds or recipe cannot be read ({error}).") from None
+    scheme = None if labels is None else scheme
+    return Features(
+        name, next(iter(subjects), None), values, tuple(names), epochs, labels, scheme, seconds, recipe
+    )
+
+
+def _stage_label(text: str, scheme: StageScheme) -> int:
     """Return the label of a stage by name or alias; a finer AASM stage is merged into the scheme."""
     if text.strip().casefold() in NO_STAGE:
         return UNSCORED
@@ -63,206 +150,19 @@ def stage_label(text: str, scheme: StageScheme) -> int:
             raise unknown from None
 
 
-def read_features(path: Path, scheme: StageScheme | None = None, *, choose: Choice | None = None) -> Features:
-    """Read one recording's features, all or those that `choose` selects, with its stages in a scheme.
-
-    A CSV or TSV has a header and one row per epoch; the columns `subject`, `epoch` and `stage` are not
-    features. An `.npz` has `features` (epochs, features) or (epochs, frames, features), `names`, and
-    optionally `subject`, `epoch`, and `stage` (names) or `labels` (indices).
-    """
-    path = Path(path)
-    try:
-        read = _read_archive if path.suffix.lower() == ".npz" else _read_text
-        return _table(path, read(path, choose), scheme)
-    except InputError as error:
-        raise FileFormatError(f"{path.name}: {str(error).removeprefix(f'{path.stem}: ')}") from None
-
-
-def _read_text(path: Path, choose: Choice | None) -> _Content:
-    table = read_delimited(path, kind="text", expected="a header with feature names, then one row per epoch")
-    header, rows = table.header, table.rows
-    if not rows:
-        raise InputError("has no rows. Expected a header with feature names, then one row per epoch.")
-    about_columns = _about_columns(header)
-    columns = [i for i in range(len(header)) if i not in about_columns.values()]
-    names = [header[i] for i in columns]
-    if choose is not None:
-        columns = [columns[i] for i in choose(names)]
-    values = np.empty((len(rows), len(columns)))
-    for k, row in enumerate(rows):
-        for j, i in enumerate(columns):
-            values[k, j] = _cell(row[i], k, header[i])
-    about = {name: [read_cell(row[i]) for row in rows] for name, i in about_columns.items()}
-    return _Content([header[i] for i in columns], values, about, table.lines)
-
-
-def _about_columns(header: Sequence[str]) -> dict[str, int]:
-    """Return the indices of the columns that are not features, ignoring case."""
-    columns: dict[str, int] = {}
-    for i, name in enumerate(header):
-        key = name.casefold()
-        if key not in ABOUT_COLUMNS:
-            continue
-        if key in columns:
-            raise InputError(f"has two columns {header[columns[key]]!r} and {name!r}. Keep one of them.")
-        columns[key] = i
-    return columns
-
-
-def _cell(text: str, epoch: int, name: str) -> float:
-    try:
-        return float("nan") if text.casefold() in MISSING_WORDS else float(text)
-    except ValueError:
-        raise InputError(f"feature {name!r} is {text[:40]!r} in epoch {epoch}, expected a number.") from None
-
-
-def _read_archive(path: Path, choose: Choice | None) -> _Content:
-    arrays = _unpack(path)
-    values, listed = arrays["features"], arrays["names"]
-    if listed.ndim != 1:
-        raise InputError(f"array 'names' has shape {listed.shape}, expected a list of names.")
-    names = _texts(listed)
-    if choose is not None and values.ndim in (2, 3) and values.shape[-1] == len(names):
-        kept = list(choose(names))
-        names, values = [names[i] for i in kept], values[..., kept]
-    n_epochs = len(values) if values.ndim else 0
-    about: dict[str, Any] = {name: arrays[name] for name in ABOUT_ARRAYS if name in arrays}
-    for name in ABOUT_COLUMNS:
-        if name not in about or about[name].shape == (n_epochs,):
-            continue
-        if name != "subject" or about[name].size != 1 or about[name].ndim > 1:
-            wanted = "one for each of its" if name != "subject" else "one name, or one for each of its"
-            raise InputError(
-                f"array {name!r} has shape {about[name].shape}, expected {wanted} {n_epochs} epochs."
-            )
-        about[name] = np.broadcast_to(about[name], (n_epochs,))
-    return _Content(names, values, about)
-
-
-def _unpack(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Return the known arrays of an archive; features and names are required."""
-    try:
-        with open_file(path, "an array") as file:
-            archive = np.load(file, allow_pickle=False)
-            if isinstance(archive, np.ndarray):
-                raise InputError("is a single array, expected an .npz archive with 'features' and 'names'.")
-            missing = [name for name in ("features", "names") if name not in archive]
-            if missing:
-                listed = ", ".join(archive.files) or "none"
-                raise InputError(f"has no array {' or '.join(missing)}; it has {listed}.")
-            return {name: archive[name] for name in ("features", "names", *ABOUT_ARRAYS) if name in archive}
-    except (InputError, OSError):
-        raise
-    except Exception as error:  # NumPy raises almost any error for damaged files
-        reason = " ".join(str(error).split())[:120] or type(error).__name__
-        raise InputError(f"is damaged or cut short ({reason}). Save it again.") from None
-
-
-def _texts(values: Any) -> list[str]:
-    """Return entries as text; bytes are decoded as UTF-8."""
-    listed = values.tolist() if isinstance(values, np.ndarray) else values
-    return [entry.decode("utf-8", "replace") if isinstance(entry, bytes) else str(entry) for entry in listed]
-
-
-def _table(path: Path, content: _Content, scheme: StageScheme | None) -> Features:
-    about = content.about
-    subjects = {subject.strip() for subject in _texts(about.get("subject", ()))} - {""}
-    if len(subjects) > 1:
-        raise InputError(
-            f"holds {len(subjects)} subjects ({', '.join(sorted(subjects)[:3])}). Write one file each."
-        )
-    labels = None if scheme is None else _labels(content, scheme)
-    return Features(
-        path.stem,
-        next(iter(subjects), None),
-        content.values,
-        tuple(content.names),
-        _epochs(content) if "epoch" in about else None,
-        labels,
-        None if labels is None else scheme,
-        _seconds(about["epoch_seconds"]) if "epoch_seconds" in about else None,
-        _recipe(about["recipe"]) if "recipe" in about else None,
-    )
-
-
-def _labels(content: _Content, scheme: StageScheme) -> Ints | None:
-    """Return the stages, which a file has by name, by index, or both if they agree."""
-    indices: Ints | None = content.about.get("labels")
-    if "stage" not in content.about:
-        return indices
-    known: dict[str, int] = {}
-    for row, stage in enumerate(_texts(content.about["stage"])):
-        if stage not in known:
-            try:
-                known[stage] = stage_label(stage, scheme)
-            except InputError as error:
-                raise InputError(f"{content.where(row)}: {error}") from None
-    labels = np.array([known[stage] for stage in _texts(content.about["stage"])], dtype=np.int64)
-    if indices is not None and not np.array_equal(indices, labels):
-        raise InputError("arrays 'stage' and 'labels' contradict each other. Keep one of them.")
-    return labels
-
-
-def _epochs(content: _Content) -> Ints:
-    cells = np.asarray(content.about["epoch"])
-    try:
-        numbers = cells.astype(np.float64) if cells.dtype.kind in "iufUS" else np.full(len(cells), np.nan)
-    except ValueError:
-        numbers = np.array([_number_or_nan(text) for text in _texts(cells)])
-    wrong = ~(np.abs(numbers) <= LARGEST_INDEX) | (numbers != np.rint(numbers))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise InputError(
-            f"{content.where(row)}: epoch is {_texts(cells)[row][:40]}, expected a whole number."
-        )
-    return numbers.astype(np.int64)
-
-
-def _number_or_nan(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
-
-
-def _seconds(array: npt.NDArray[Any]) -> float:
-    if array.size != 1 or array.dtype.kind not in "iuf":
-        raise InputError(
-            f"array 'epoch_seconds' has shape {array.shape} of {array.dtype}, expected one number of seconds."
-        )
-    return float(array.item())
-
-
-def _recipe(array: npt.NDArray[Any]) -> Mapping[str, Any]:
-    """Return the recipe that an archive contains as JSON."""
-    try:
-        document = parse_json(str(array))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"array 'recipe' is not JSON ({error}).") from None
-    if not isinstance(document, Mapping) or not isinstance(document.get("name"), str):
-        raise InputError(f"array 'recipe' holds {checks.shown(document)}, expected a recipe with its name.")
-    return document
-
-
 def feature_files(folder: Path, suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
     """Return the files of a folder with these endings, sorted by name; output files are left out."""
-    return sorted(
-        path
-        for path in folder.iterdir()
-        if path.name.lower().endswith(tuple(suffixes))
-        and not path.name.lower().endswith(OUTPUT_SUFFIXES)
-        and path.name not in OUTPUT_TABLES
-    )
+    named = [(path, path.name.lower()) for path in sorted(folder.iterdir())]
+    return [path for path, name in named if name.endswith(tuple(suffixes)) and not name.endswith(OUTPUTS)]
 
 
 def read_folder(folder: Path, scheme: StageScheme) -> list[Features]:
     """Read every feature table of a folder, in order of name; all must have the same features."""
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise InputError(f"{folder} is not a folder. Expected one with a feature table per recording.")
-    files = feature_files(folder)
+    files = feature_files(Path(folder)) if Path(folder).is_dir() else []
     if not files:
-        raise InputError(f"{folder} holds no feature table. Expected files named {', '.join(SUFFIXES)}.")
+        raise InputError(
+            f"{folder} holds no feature table, expected a folder with files named {', '.join(SUFFIXES)}."
+        )
     tables = [read_features(path, scheme) for path in files]
     check_together(tables)
     return tables
@@ -271,7 +171,6 @@ def read_folder(folder: Path, scheme: StageScheme) -> list[Features]:
 def table_of(
     recording: Recording,
     recipe: Recipe,
-    *,
     scheme: StageScheme | None = None,
     epoch_seconds: float | None = None,
 ) -> Features:
@@ -279,10 +178,6 @@ def table_of(
     table = features(recording, recipe, epoch_seconds=epoch_seconds)
     if scheme is None or not recording.scorings:
         return table
-    return replace(table, labels=_expert_labels(recording, scheme, table), scheme=scheme)
-
-
-def _expert_labels(recording: Recording, scheme: StageScheme, table: Features) -> Ints:
     nights = list(recording.scorings.values())
     for night in nights:
         if abs(night.epoch_seconds - (table.epoch_seconds or 0.0)) > 1e-6:
@@ -297,7 +192,7 @@ def _expert_labels(recording: Recording, scheme: StageScheme, table: Features) -
     labels = np.full(table.n_epochs, UNSCORED, dtype=np.int64)
     n_both = min(table.n_epochs, scored.n_epochs)
     labels[:n_both] = scored.labels[:n_both]
-    return labels
+    return replace(table, labels=labels, scheme=scheme)
 
 
 def dataset_tables(
@@ -308,29 +203,276 @@ def dataset_tables(
     *,
     epoch_seconds: float | None = None,
     options: Mapping[str, Any] | None = None,
-    on_recording: Callable[[Entry, Exception | None], None] | None = None,
-) -> list[Features]:
-    """Return the tables of a dataset's scored recordings; `options` are those of the dataset's reader.
+) -> Iterator[tuple[Entry, Features | Exception]]:
+    """Yield the table of each recording of a dataset, or the error for one that cannot be learned from.
 
-    `on_recording` is called for each recording with its entry and its error, or None. Without it, an error is
-    raised.
+    `options` are those of the dataset's reader.
     """
-    tables, n_found = [], 0
+    entry: Entry | None = None
     for entry in entries(name, folder, **(options or {})):
-        n_found += 1
-        failure: Exception | None = None
         try:
             with faults_named(entry.id):
                 table = table_of(entry.read(), recipe, scheme=scheme, epoch_seconds=epoch_seconds)
             if table.labels is None:
                 raise InputError(f"{entry.id}: has no scoring, so nothing can be learned from it.")
-            tables.append(table)
         except (StageGuardError, OSError) as error:
-            if isinstance(error, ImportError) or on_recording is None:
+            if isinstance(error, ImportError):
                 raise
-            failure = error
-        if on_recording is not None:
-            on_recording(entry, failure)
-    if not n_found:
+            yield entry, error
+        else:
+            yield entry, table
+    if entry is None:
         raise FileFormatError(f"{folder}: holds no recording of {name}. See: stageguard data show {name}")
-    return tables
+
+
+# ---- recordings together
+
+
+def check_together(tables: Sequence[Features]) -> None:
+    """Refuse tables that cannot train one network: different features, epochs or stages, or no subject."""
+    if not tables:
+        raise InputError("there is no recording to train on, expected at least two, of different subjects.")
+    first = tables[0]
+    for table in tables:
+        where = table.recording
+        if table.subject is None:
+            raise InputError(
+                f"{where}: has no subject, expected a column 'subject': nights of one person must stay on "
+                "one side of a split."
+            )
+        if table.labels is None or (table.labels < 0).all():
+            raise InputError(f"{where}: has no scored epoch, expected a column 'stage' with stages.")
+        for what, own, others in (
+            ("stages", table.scheme, first.scheme),
+            ("features", table.names, first.names),
+            ("frames per epoch", table.values.shape[1], first.values.shape[1]),
+            ("recipe", table.recipe, first.recipe),
+        ):
+            if own != others:
+                raise InputError(
+                    f"{where}: its {what} differ from those of {first.recording}. Compute all tables alike."
+                )
+    epoch_length(tables)
+
+
+def epoch_length(tables: Sequence[Features], asked: float | None = None) -> float | None:
+    """Return the epoch length in seconds of the options (`asked`), else of the tables; all must agree."""
+    seconds = asked
+    for table in tables:
+        if None not in (table.epoch_seconds, seconds) and table.epoch_seconds != seconds:
+            raise InputError(
+                f"{table.recording}: has epochs of {table.epoch_seconds:g} s, expected {seconds:g} s as in "
+                "the options or the other tables."
+            )
+        seconds = seconds or table.epoch_seconds
+    return seconds
+
+
+def take_subjects(
+    tables: Sequence[Features], named: Sequence[str], what: str
+) -> tuple[list[Features], list[Features]]:
+    """Return the recordings of all other subjects, and those of the named subjects."""
+    subjects = {str(table.subject) for table in tables}
+    for name in named:
+        if name not in subjects:
+            hint = did_you_mean(name, subjects)
+            raise InputError(f"{what} names {name!r}, of whom there is no recording.{hint}")
+    others = [table for table in tables if table.subject not in named]
+    if not others:
+        raise InputError(f"{what} names every subject, expected others to train on.")
+    return others, [table for table in tables if table.subject in named]
+
+
+def split_subjects(
+    tables: Sequence[Features], share: float, seed: int
+) -> tuple[list[Features], list[Features]]:
+    """Split recordings into training and validation; all recordings of a subject are on one side."""
+    subjects = sorted({str(table.subject) for table in tables})
+    if len(subjects) < 2:
+        raise InputError(
+            f"there is one subject ({', '.join(subjects)}), expected at least 2: one validates what the "
+            "others train."
+        )
+    n_validating = min(max(1, round(share * len(subjects))), len(subjects) - 1)
+    validating = np.random.default_rng(seed).permutation(subjects)[:n_validating].tolist()
+    return take_subjects(tables, validating, "validation")
+
+
+def fingerprint(tables: Iterable[Features]) -> str:
+    """Return a SHA-256 of all training data, so that a run is resumed only with the same data."""
+    digest = hashlib.sha256()
+    for table in tables:
+        scheme = None if table.scheme is None else table.scheme.names
+        about = (table.recording, table.subject, table.names, scheme, table.epoch_seconds, table.recipe)
+        digest.update(json.dumps(about, sort_keys=True, default=str).encode())
+        for array in (table.values, table.epochs, table.labels):
+            digest.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def count_labels(tables: Iterable[Features], scheme: StageScheme) -> Ints:
+    """Return the number of epochs with a signal per stage; a stage without any is an error."""
+    counts = np.zeros(scheme.n_stages, dtype=np.int64)
+    for table in tables:
+        assert table.labels is not None
+        counts += np.bincount(table.labels[table.has_signal & (table.labels >= 0)], minlength=scheme.n_stages)
+    if (counts == 0).any():
+        absent = scheme.names[int(np.argmin(counts))]
+        raise InputError(f"stage {absent} does not occur in the training recordings: it cannot be learned.")
+    return counts
+
+
+# ---- one scale
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stretch:
+    """Normalised consecutive epochs of one recording."""
+
+    values: Floats32  # (n_epochs, n_frames, n_features)
+    labels: Ints  # (n_epochs,)
+
+
+@dataclass(frozen=True, slots=True)
+class Normalisation:
+    """Clipped z-scores of each night; absolute features keep their level across nights.
+
+    Absolute features, such as the clock, mean the same every night. They are scaled by the training nights.
+    """
+
+    absolute: tuple[str, ...] = ()
+    mean: tuple[float, ...] = ()  # of the absolute features
+    spread: tuple[Positive, ...] = ()
+    clip: Positive = 5.0  # largest scaled value, positive or negative
+    # unit over which features are standardised; "none" leaves them as their recipe made them
+    kind: Literal["night", "none"] = "night"
+
+    def __post_init__(self) -> None:
+        """Check that there is a mean and a spread for each absolute feature."""
+        if not len(self.absolute) == len(self.mean) == len(self.spread):
+            raise InputError("absolute, mean and spread differ in length, expected one of each per feature.")
+
+    @classmethod
+    def fit(cls, tables: Iterable[Features], absolute: Sequence[str] = ()) -> Normalisation:
+        """Measure mean and spread of the absolute features on training recordings."""
+        tables, absolute = list(tables), tuple(absolute)
+        for name in absolute:
+            if name not in tables[0].names:
+                hint = did_you_mean(name, tables[0].names)
+                raise InputError(f"absolute feature {name!r} is not among the features.{hint}")
+        columns = [tables[0].names.index(name) for name in absolute]
+        mean, spread = _moments(np.concatenate([t.values[t.has_signal][..., columns] for t in tables]))
+        return cls(absolute, tuple(mean.tolist()), tuple(spread.tolist()))
+
+    def __call__(self, table: Features) -> Floats32:
+        """Return the table's features on the common scale; epochs without signal stay NaN."""
+        if self.kind == "none":
+            return np.asarray(table.values, dtype=np.float32)
+        mean, spread = _moments(table.values[table.has_signal])
+        columns = [table.names.index(name) for name in self.absolute]
+        mean[columns], spread[columns] = self.mean, self.spread
+        scaled = (table.values - mean) / spread
+        return np.asarray(np.clip(scaled, -self.clip, self.clip), dtype=np.float32)
+
+    def stretches(self, tables: Iterable[Features]) -> list[Stretch]:
+        """Return the unbroken stretches of recordings, on the common scale."""
+        made: list[Stretch] = []
+        for table in tables:
+            scaled = self(table)
+            labels = np.full(table.n_epochs, UNSCORED) if table.labels is None else table.labels
+            made += [Stretch(scaled[a:b], labels[a:b]) for a, b in table.stretches()]
+        return made
+
+
+def _moments(values: Floats32) -> tuple[Floats, Floats]:
+    """Return mean and standard deviation of each feature; a constant feature gets spread 1."""
+    flat = values.astype(np.float64).reshape(values.shape[0] * values.shape[1], values.shape[2])
+    mean, spread = flat.mean(axis=0), flat.std(axis=0)
+    return mean, np.where(spread > 1e-9 * np.maximum(1.0, np.abs(mean)), spread, 1.0)
+
+
+# ---- windows: sequences to train on, and a night staged piece by piece
+
+
+def cut_windows(n_epochs: int, length: int, offset: int = 0) -> list[int]:
+    """Return the first epochs of windows that cover a stretch; only a short stretch is not filled."""
+    if n_epochs <= length:
+        return [0]
+    starts = np.clip(np.arange(offset - length, n_epochs, length), 0, n_epochs - length)
+    return [int(start) for start in np.unique(starts)]
+
+
+def round_of_batches(
+    stretches: Sequence[Stretch], length: int, batch_size: int, seed: Sequence[int]
+) -> list[list[tuple[int, int]]]:
+    """Return one pass over all stretches, cut at random offsets and shuffled: batches of (stretch, start)."""
+    rng = np.random.default_rng(list(seed))
+    windows = [
+        (index, start)
+        for index, stretch in enumerate(stretches)
+        for start in cut_windows(len(stretch.labels), length, int(rng.integers(length)))
+    ]
+    windows = [w for w in windows if (stretches[w[0]].labels[w[1] : w[1] + length] >= 0).any()]
+    # batches of nearly equal size: a last batch of a single sequence would upset batch normalisation
+    parts = np.array_split(rng.permutation(len(windows)), -(-len(windows) // batch_size))
+    return [[windows[i] for i in part] for part in parts]
+
+
+def make_batch(
+    stretches: Sequence[Stretch], windows: Sequence[tuple[int, int]], length: int
+) -> tuple[Floats32, Ints, Mask]:
+    """Return features and labels of windows, padded at the end, and which epochs are scored."""
+    shape = (len(windows), length, *stretches[0].values.shape[1:])
+    values = np.zeros(shape, dtype=np.float32)
+    labels = np.full(shape[:2], UNSCORED, dtype=np.int64)
+    for row, (index, start) in enumerate(windows):
+        stretch = stretches[index]
+        n_here = min(length, len(stretch.labels) - start)
+        values[row, :n_here] = stretch.values[start : start + n_here]
+        labels[row, :n_here] = stretch.labels[start : start + n_here]
+    return values, labels, labels >= 0
+
+
+WINDOWS_AT_A_TIME = 64
+
+
+def window_starts(n_epochs: int, length: int) -> list[int]:
+    """Return the first epochs of windows that overlap by half; the last window ends with the recording."""
+    if n_epochs <= length:
+        return [0]
+    return [*range(0, n_epochs - length, max(1, length // 2)), n_epochs - length]
+
+
+def stage_windows(
+    night: npt.NDArray[Any], length: int | None, run: Callable[[npt.NDArray[Any]], Floats]
+) -> Floats:
+    """Return stage probabilities (n_epochs, n_stages) of one unbroken stretch (n_epochs, ...).
+
+    `run` maps windows (n, epochs, ...) to probabilities (n, epochs, n_stages). Windows of `length` epochs
+    overlap by half and are averaged, since attention trained on 100 epochs fails on a whole night; a shorter
+    stretch is padded with zeros. With None the whole stretch is one window.
+    """
+    if length is None:
+        whole: Floats = run(night[None])[0]
+        return whole
+    n_epochs, starts = len(night), window_starts(len(night), length)
+    if n_epochs < length:
+        night = np.concatenate([night, np.zeros((length - n_epochs, *night.shape[1:]), dtype=night.dtype)])
+    total: Floats | None = None
+    for k in range(0, len(starts), WINDOWS_AT_A_TIME):
+        some = starts[k : k + WINDOWS_AT_A_TIME]
+        windows = run(np.stack([night[start : start + length] for start in some]))
+        if total is None:
+            total = np.zeros((len(night), windows.shape[-1]))
+        for start, window in zip(some, windows, strict=True):
+            total[start : start + length] += window
+    assert total is not None
+    total = total[:n_epochs]
+    return np.asarray(total / total.sum(axis=1, keepdims=True))
+
+
+def soften(probabilities: Floats, temperature: float) -> Floats:
+    """Return probabilities to the power 1/temperature, with rows that sum to 1 again."""
+    logs = np.log(np.maximum(probabilities, CLIP)) / temperature
+    weights = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))

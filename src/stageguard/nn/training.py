@@ -7,36 +7,24 @@ and round, dropout from seed and step. A killed run continues from its last eval
 from __future__ import annotations
 
 import contextlib
+import io
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, count, islice
-from math import isfinite
+from math import cos, isfinite, pi
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from stageguard.arrays import Ints
-from stageguard.errors import InputError
-from stageguard.nn.card import FeatureSet, ModelCard
-from stageguard.nn.checkpoint import TrainedModel, save_model
-from stageguard.nn.inference import Validation, ValidationScore
-from stageguard.nn.losses import StageGuardLoss
-from stageguard.nn.options import TrainingOptions, count_in_steps, fill_from_recipe, rate_at, recipe_of
-from stageguard.nn.pytorch import Tensor, nn, torch
-from stageguard.nn.run_state import (
-    STATE,
-    Location,
-    TrainingRun,
-    check_output,
-    log,
-    remember,
-    resume,
-    save,
-    start,
-)
-from stageguard.nn.semi_markov import SemiMarkovLoss
-from stageguard.nn.tables import (
+from stageguard.arrays import CLIP, Floats, Floats32, Ints
+from stageguard.documents import plain
+from stageguard.errors import FileFormatError, InputError, OutputExistsError, fault_text
+from stageguard.files import check_places, read_file, write_together
+from stageguard.measures.agreement import cohen_kappa
+from stageguard.nn.data import (
     Normalisation,
     Stretch,
     check_together,
@@ -45,11 +33,29 @@ from stageguard.nn.tables import (
     fingerprint,
     make_batch,
     round_of_batches,
+    soften,
     split_subjects,
     take_subjects,
 )
-from stageguard.profile.profile import Profile, as_profile
+from stageguard.nn.losses import StageGuardLoss
+from stageguard.nn.model import CARD, FeatureSet, ModelCard, TrainedModel, save_model
+from stageguard.nn.options import TrainingOptions
+from stageguard.nn.pytorch import Tensor, nn, torch
+from stageguard.profile.profile import as_profile
 from stageguard.signals.features import Features
+from stageguard.storage import local_only
+
+STATE, LOG = "training.pt", "log.jsonl"
+WARM_UP = 0.3  # share of the steps in which the learning rate rises
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationScore:
+    """Agreement of a network with the expert, over all scored epochs of all recordings."""
+
+    kappa: float
+    accuracy: float
+    log_loss: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,65 +72,6 @@ class TrainingProgress:
 Report = Callable[[TrainingProgress], None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """Everything that a run needs and does not change."""
-
-    options: TrainingOptions  # complete
-    stretches: Sequence[Stretch]
-    length: int
-    objective: Objective
-    judge: Validation
-    location: Location
-    device: torch.device
-
-    @property
-    def n_steps(self) -> int:
-        assert self.options.steps is not None
-        return self.options.steps
-
-    def before_penalty(self, folder: Path) -> Location:
-        """Return the location of the state that runs of every penalty weight share."""
-        options = {k: v for k, v in self.options.to_dict().items() if k != "penalty_weight"}
-        return Location(folder, {**self.location.identity, "options": options})
-
-    def batches(self, first: int) -> Iterator[tuple[int, list[tuple[int, int]]]]:
-        """Return (step, windows) from the step ``first`` on, round after round."""
-        size, seed = self.options.batch_size, self.options.seed
-        assert size is not None
-        rounds = (round_of_batches(self.stretches, self.length, size, (seed, number)) for number in count())
-        return islice(enumerate(chain.from_iterable(rounds)), first, self.n_steps)
-
-
-class Objective(nn.Module):
-    """The loss of a run; `counts` (n_stages,) are the training epochs per stage, for balanced weights."""
-
-    stage_weights: Tensor
-
-    def __init__(
-        self, profile: Profile, options: TrainingOptions, counts: Ints, epoch_seconds: float | None = None
-    ) -> None:
-        super().__init__()
-        weights = counts.sum() / (len(counts) * counts) if options.balanced else np.ones(len(counts))
-        self.register_buffer("stage_weights", torch.tensor(weights, dtype=torch.float32), persistent=False)
-        self.criterion: StageGuardLoss | SemiMarkovLoss
-        if options.loss == "semi-markov":
-            # sequences are cut out of nights, so their first bout may have begun earlier
-            cut = profile if profile.ends == "censored" else profile.replace(ends="censored")
-            self.criterion = SemiMarkovLoss(cut, epoch_seconds=epoch_seconds)
-        else:
-            assert options.penalty_weight is not None
-            balance = self.stage_weights if options.balanced else None
-            self.criterion = StageGuardLoss(profile, options.penalty_weight, balance, options.label_smoothing)
-
-    def forward(self, logits: Tensor, targets: Tensor, mask: Tensor) -> dict[str, Tensor]:
-        """Return the loss and its parts for logits (batch, epochs, stages); masked epochs do not count."""
-        if isinstance(self.criterion, SemiMarkovLoss):
-            return {"loss": self.criterion(logits, targets, mask)}
-        total, cross_entropy, penalty = self.criterion.parts(logits, targets, mask)
-        return {"loss": total, "cross_entropy": cross_entropy, "penalty": penalty}
-
-
 def train(
     tables: Sequence[Features],
     options: TrainingOptions,
@@ -136,156 +83,47 @@ def train(
 ) -> TrainedModel:
     """Train a network, write it with its card and log into a folder, and return it at its best kappa.
 
-    An interrupted run with the same options and data is resumed; with `overwrite`, only if it was started
-    with `overwrite` too. A finished network in the folder is an error without `overwrite`. `report` is called
-    after every step. `shared` is a folder for the state after `penalty_after` steps, from which runs that
-    differ in the penalty's weight alone go on: the first writes it, and the others give the same networks as
-    without it.
+    An interrupted run with the same options and data is resumed; another one is an error without `overwrite`,
+    as is a finished network in the folder. `report` is called after every step. `shared` is a folder for the
+    state after `penalty_after` steps, from which runs that differ in the penalty's weight alone go on: the
+    first writes it, and the others give the same networks as without it.
     """
     folder = Path(folder)
     check_together(tables)
     check_output(folder, overwrite=overwrite)
     device = pick_device(options.device)
     with _repeatable(options.seed, device):
-        card, run, plan = _set_up(tables, options, device, folder, overwrite)
-        resume(run, plan.location)
-        if shared is not None and not run.numbers.step:
-            resume(run, plan.before_penalty(shared))
-        _loop(run, plan, report, shared)
-        run.network.load_state_dict(run.best)
-        network, judge = run.network.eval(), plan.judge
-        weights = plan.objective.stage_weights
-        temperature = judge.temperature(network, weights) if plan.options.temperature else 1.0
-    found = run.numbers
-    results = {"best_step": found.best_step, "best_kappa": found.best_kappa, "stopped_at": found.step}
-    about = {**card.training, "options": plan.options.to_dict(), **results}
-    model = TrainedModel(network, replace(card, length=judge.length, temperature=temperature, training=about))
+        run = _set_up(tables, options, device)
+        run.resume(folder, overwrite=overwrite)
+        if shared is not None and not run.step:
+            run.resume(shared, any_weight=True)
+        _loop(run, folder, report, shared)
+        run.model.network.load_state_dict(run.best)
+        temperature = 1.0
+        if run.options.temperature:
+            temperature = best_temperature(*_validate(run), run.stage_weights)
+    results = {"best_step": run.best_step, "best_kappa": run.best_kappa, "stopped_at": run.step}
+    card = run.model.card
+    about = {"options": run.identity["options"], **card.training, **results}
+    model = TrainedModel(run.model.network.eval(), replace(card, temperature=temperature, training=about))
     save_model(model, folder, overwrite=True)
     (folder / STATE).unlink(missing_ok=True)
     return model
 
 
-def _set_up(
-    tables: Sequence[Features],
-    options: TrainingOptions,
-    device: torch.device,
-    folder: Path,
-    overwrite: bool,
-) -> tuple[ModelCard, TrainingRun, _Plan]:
-    """Return the network's card, the run at its first step, and the plan."""
-    profile = as_profile(options.profile)
-    tables, _ = take_subjects(tables, options.held_out_subjects, "held_out_subjects")
-    training, validation = take_subjects(tables, options.validation_subjects, "validation_subjects")
-    if not validation:
-        training, validation = split_subjects(tables, options.validation_share, options.seed)
-    scheme = tables[0].scheme
-    if scheme is not None and scheme != profile.scheme:
-        raise InputError(
-            f"the tables have the stages {', '.join(scheme.names)}, profile {profile.name!r} has "
-            f"{', '.join(profile.scheme.names)}. Read the tables in the profile's scheme."
-        )
-    counts = count_labels(training, profile.scheme)
-    normalisation = Normalisation.fit(training, tuple(options.absolute) or tables[0].absolute)
-    recipe = recipe_of(options)
-    options = fill_from_recipe(options, recipe)
-    if options.temperature is None:
-        # training with the semi-Markov likelihood balances evidence and transitions; a temperature would undo
-        # that
-        is_wanted = options.loss == "penalty" and not profile.reproduces_paper
-        options = replace(options, temperature=is_wanted)
-    card = _card(options, profile, tables, training, normalisation)
-    network = card.build().to(device)
-    fixed = getattr(network, "training_length", None)
-    length = options.sequence_epochs if fixed is None else int(fixed)
-    assert length is not None and options.batch_size is not None
-    stretches = normalisation.stretches(training)
-    longest = max(len(stretch.labels) for stretch in stretches)
-    if longest < length:
-        raise InputError(
-            f"the longest unbroken stretch has {longest} epoch{'s' * (longest != 1)}, "
-            f"fewer than the {length} of a training sequence. Set sequence_epochs "
-            f"(or the network's training_length) to at most {longest}."
-        )
-    n_round = len(round_of_batches(stretches, length, options.batch_size, (options.seed, 0)))
-    options = count_in_steps(options, recipe, n_round)
-    seconds = card.epoch_seconds
-    decoder = card.profile if options.loss == "semi-markov" else None
-    judge = Validation(validation, normalisation, profile.scheme.n_stages, fixed, decoder, seconds)
-    objective = Objective(profile, options, counts, seconds).to(device)
-    identity = {"data": fingerprint(tables), "profile": profile.sha256, "options": options.to_dict()}
-    location = Location(folder, identity, overwrite)
-    run = start(network, options)
-    return card, run, _Plan(options, stretches, length, objective, judge, location, device)
-
-
-def _loop(run: TrainingRun, plan: _Plan, report: Report | None, shared: Path | None) -> None:
-    """Optimise until steps or patience run out; evaluate, log and save on the way."""
-    options, every = plan.options, plan.options.evaluate_every
-    assert every is not None and options.patience is not None
-    numbers, began, sums = run.numbers, time.perf_counter(), dict[str, float]()
-    for step, windows in plan.batches(numbers.step):
-        if numbers.n_stale >= options.patience:
-            break
-        rate = rate_at(step, options)
-        parts = _step(run, plan, step, windows, rate)
-        numbers.step = step + 1
-        for name, value in parts.items():
-            sums[name] = sums.get(name, 0.0) + value
-        score = means = None
-        if numbers.step % every == 0 or numbers.step == plan.n_steps:
-            score = plan.judge.score(run.network)
-            if numbers.step > options.penalty_after:  # weights that have not seen the penalty are not chosen
-                remember(run, score)
-            n_summed = (numbers.step - 1) % every + 1
-            means = {name: value / n_summed for name, value in sums.items()}
-            log(numbers, means, rate, score, time.perf_counter() - began)
-            sums = {}
-            save(run, plan.location)
-        if shared is not None and numbers.step == options.penalty_after:
-            save(run, plan.before_penalty(shared))
-        if report is not None:
-            report(TrainingProgress(numbers.step, plan.n_steps, parts, score, means))
-
-
-def _step(
-    run: TrainingRun, plan: _Plan, step: int, windows: list[tuple[int, int]], rate: float
-) -> dict[str, float]:
-    """Take one optimiser step; return the parts of the loss before the step."""
-    options, device = plan.options, plan.device
-    torch.manual_seed(options.seed * 1_000_003 + step)
-    batch = make_batch(plan.stretches, windows, plan.length)
-    x, y, mask = (torch.from_numpy(array).to(device) for array in batch)
-    run.network.train()
-    is_mixed = device.type == "cuda" and torch.cuda.is_bf16_supported()
-    with torch.autocast("cuda", torch.bfloat16, enabled=is_mixed):
-        logits = run.network(x)
-    parts = plan.objective(logits.float(), y, mask)
-    if step < options.penalty_after:
-        parts["loss"] = parts["cross_entropy"]
-    for group in run.optimizer.param_groups:
-        group["lr"] = rate
-    run.optimizer.zero_grad(set_to_none=True)
-    parts["loss"].backward()
-    parameters = [p for group in run.optimizer.param_groups for p in group["params"]]
-    norm = torch.nn.utils.clip_grad_norm_(parameters, options.clip or float("inf"))
-    numbers = {name: float(value.detach()) for name, value in parts.items()}
-    if not (isfinite(numbers["loss"]) and isfinite(float(norm))):
-        raise InputError(
-            f"the loss became {numbers['loss']} in step {step}. Lower learning_rate (now "
-            f"{options.learning_rate:g}), or look for extreme features."
-        )
-    run.optimizer.step()
-    return numbers
+def check_output(folder: Path, *, overwrite: bool) -> None:
+    """Refuse, before any work is done, a folder that has a network already or cannot hold one."""
+    local_only(folder, "training")
+    if (folder / CARD).exists() and not overwrite:
+        raise OutputExistsError(f"{folder} holds a network already. Use overwrite=True to train it anew.")
+    check_places([folder / STATE], overwrite=True)
 
 
 def pick_device(name: str) -> torch.device:
     """Return the device by name; "auto" is a GPU if there is one."""
     has_gpu = torch.cuda.is_available()
     if name == "cuda" and not has_gpu:
-        raise InputError(
-            f"device is 'cuda', but torch {torch.__version__} finds no CUDA device here. "
-            "Use device 'cpu', or 'auto' to take what there is."
-        )
+        raise InputError("device is 'cuda', but torch finds no CUDA device here. Use 'cpu' or 'auto'.")
     return torch.device("cuda" if name == "cuda" or (name == "auto" and has_gpu) else "cpu")
 
 
@@ -303,24 +141,101 @@ def _repeatable(seed: int, device: torch.device) -> Iterator[None]:
             torch.use_deterministic_algorithms(before)
 
 
-def _card(
-    options: TrainingOptions,
-    profile: Profile,
-    tables: Sequence[Features],
-    training: Sequence[Features],
-    normalisation: Normalisation,
-) -> ModelCard:
+_CHANGING = ("best", "best_step", "best_kappa", "step", "n_stale", "history")
+
+
+@dataclass(slots=True)
+class _Run:
+    """A training run: what it needs, and what changes on the way and is stored to go on from."""
+
+    options: TrainingOptions  # complete
+    model: TrainedModel
+    stretches: Sequence[Stretch]
+    length: int  # epochs of a sequence
+    loss: StageGuardLoss
+    stage_weights: Floats32
+    validation: Sequence[Features]
+    identity: Mapping[str, Any]  # options, data and profile; only the same run is resumed
+    optimizer: torch.optim.Optimizer
+    best: Mapping[str, Tensor]  # weights
+    best_step: int = 0
+    best_kappa: float = -2.0
+    step: int = 0
+    n_stale: int = 0  # evaluations since the best one
+    history: list[dict[str, Any]] = field(default_factory=list)  # one entry per evaluation
+
+    def batches(self) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+        """Return (step, windows) of the steps to take, round after round."""
+        size, seed = self.options.batch_size, self.options.seed
+        rounds = (round_of_batches(self.stretches, self.length, size, (seed, number)) for number in count())
+        return islice(enumerate(chain.from_iterable(rounds)), self.step, self.options.steps)
+
+    def save(self, folder: Path) -> None:
+        """Write the state and the log, both or neither."""
+        state: dict[str, Any] = {name: getattr(self, name) for name in _CHANGING}
+        state |= {"identity": self.identity, "network": self.model.network.state_dict()}
+        stream = io.BytesIO()
+        torch.save(state | {"optimizer": self.optimizer.state_dict()}, stream)
+        lines = [{"options": self.identity["options"]}, *self.history]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        contents: dict[Path, str | bytes] = {folder / STATE: stream.getvalue(), folder / LOG: text}
+        write_together(contents, overwrite=True, make_folders=True)
+
+    def resume(self, folder: Path, *, overwrite: bool = False, any_weight: bool = False) -> None:
+        """Restore the state of an interrupted run, if there is one; with `overwrite`, leave another one.
+
+        With `any_weight` the weight of the penalty may differ.
+        """
+        path, own = folder / STATE, self.identity
+        if not path.exists():
+            return
+        try:
+            state = torch.load(io.BytesIO(read_file(path, "weights")), weights_only=True)
+            stored = state["identity"]
+            if any_weight:
+                stored["options"]["penalty_weight"] = own["options"]["penalty_weight"]
+            if other := [key for key in own if stored[key] != own[key]]:
+                if overwrite:
+                    return
+                raise InputError(
+                    f"{folder} holds an unfinished run with other {other[0]}. Use overwrite=True to begin "
+                    "anew."
+                )
+            self.model.network.load_state_dict(state["network"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            for name in _CHANGING:
+                setattr(self, name, state[name])
+        except InputError:
+            raise
+        except Exception as error:  # of torch or pickle, for a file that is no state
+            raise FileFormatError(
+                f"{path}: is no state of a training run ({fault_text(error)}). Delete it to begin anew."
+            ) from None
+
+
+def _copied(network: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().clone() for name, tensor in network.state_dict().items()}
+
+
+def _set_up(tables: Sequence[Features], options: TrainingOptions, device: torch.device) -> _Run:
+    """Return the run at its first step."""
+    profile = as_profile(options.profile)
+    options = options.filled(profile)
+    tables, _ = take_subjects(tables, options.held_out_subjects, "held_out_subjects")
+    training, validation = take_subjects(tables, options.validation_subjects, "validation_subjects")
+    if not validation:
+        training, validation = split_subjects(tables, options.validation_share, options.seed)
     first = tables[0]
+    if first.scheme != profile.scheme:
+        wanted = ", ".join(profile.scheme.names)
+        raise InputError(f"the tables have other stages than profile {profile.name!r}, expected {wanted}.")
+    counts = count_labels(training, profile.scheme)
+    normalisation = Normalisation.fit(training, options.absolute or first.absolute)
     recipe = options.recipe if first.recipe is None else str(first.recipe["name"])
-    seconds = epoch_length(tables, options.epoch_seconds) or profile.epoch_seconds
-    if options.loss == "semi-markov":  # decode with the weights of the loss: no rule per night, no clock
-        weight = 1.0 if profile.transition_weight is None else profile.transition_weight
-        profile = profile.replace(transition_weight=weight, clock=None)
-    subjects = {table.subject for table in tables}, {table.subject for table in training}
-    return ModelCard(
+    card = ModelCard(
         backbone=options.backbone,
         network=options.network,
-        epoch_seconds=seconds,
+        epoch_seconds=epoch_length(tables, options.epoch_seconds) or profile.epoch_seconds,
         features=FeatureSet(recipe, first.recipe, first.names, first.values.shape[1]),
         normalisation=normalisation,
         length=None,
@@ -328,10 +243,157 @@ def _card(
         trained="balanced" if options.balanced else "natural",
         profile=profile,
         training={
-            "options": options.to_dict(),
             "n_recordings": len(tables),
             "n_training_recordings": len(training),
-            "n_subjects": len(subjects[0]),
-            "n_training_subjects": len(subjects[1]),
+            "n_subjects": len({table.subject for table in tables}),
+            "n_training_subjects": len({table.subject for table in training}),
         },
     )
+    network: Any = card.build().to(device)
+    card = replace(card, length=network.training_length)
+    length = card.length or options.sequence_epochs
+    stretches = normalisation.stretches(training)
+    longest = max(len(stretch.labels) for stretch in stretches)
+    if longest < length:
+        raise InputError(
+            f"the longest unbroken stretch has {longest} epochs, expected at least the {length} of a "
+            "training sequence (sequence_epochs, or the network's training_length)."
+        )
+    weights = counts.sum() / (len(counts) * counts) if options.balanced else np.ones(len(counts))
+    stage_weights = weights.astype(np.float32)
+    balance = stage_weights.tolist() if options.balanced else None
+    parameters = [p for p in network.parameters() if p.requires_grad]
+    assert options.learning_rate is not None
+    return _Run(
+        options,
+        TrainedModel(network, card),
+        stretches,
+        length,
+        StageGuardLoss(profile, options.penalty_weight, balance).to(device),
+        stage_weights,
+        validation,
+        {"data": fingerprint(tables), "profile": profile.sha256, "options": plain(options, defaults=True)},
+        torch.optim.AdamW(parameters, lr=options.learning_rate, weight_decay=options.weight_decay),
+        _copied(network),
+    )
+
+
+def _loop(run: _Run, folder: Path, report: Report | None, shared: Path | None) -> None:
+    """Optimise until steps or patience run out; evaluate, log and save on the way."""
+    options, every = run.options, run.options.evaluate_every
+    assert options.patience is not None and options.learning_rate is not None
+    began, sums = time.perf_counter(), dict[str, float]()
+    for step, windows in run.batches():
+        if run.n_stale >= options.patience:
+            break
+        rate = one_cycle(step, options.steps, options.learning_rate)
+        parts = _step(run, step, windows, rate)
+        run.step = step + 1
+        for name, value in parts.items():
+            sums[name] = sums.get(name, 0.0) + value
+        score = means = None
+        if run.step % every == 0 or run.step == options.steps:
+            score = score_probabilities(*_validate(run))
+            # weights that have not seen the penalty are not chosen
+            if run.step > options.penalty_after and score.kappa > run.best_kappa:
+                run.best, run.best_kappa, run.best_step = _copied(run.model.network), score.kappa, run.step
+                run.n_stale = 0
+            elif run.step > options.penalty_after:
+                run.n_stale += 1
+            means = {name: value / ((run.step - 1) % every + 1) for name, value in sums.items()}
+            sums = {}
+            run.history.append(
+                {
+                    "step": run.step,
+                    "learning_rate": rate,
+                    "training": {name: round(value, 6) for name, value in means.items()},
+                    "validation": {name: round(value, 6) for name, value in asdict(score).items()},
+                    "is_best": run.best_step == run.step,
+                    "seconds": round(time.perf_counter() - began, 2),
+                }
+            )
+            run.save(folder)
+        if shared is not None and run.step == options.penalty_after:
+            run.save(shared)
+        if report is not None:
+            report(TrainingProgress(run.step, options.steps, parts, score, means))
+
+
+def _step(run: _Run, step: int, windows: list[tuple[int, int]], rate: float) -> dict[str, float]:
+    """Take one optimiser step; return the parts of the loss before the step."""
+    network, options = run.model.network, run.options
+    torch.manual_seed(options.seed * 1_000_003 + step)
+    device = run.loss.penalty.rare.device
+    batch = make_batch(run.stretches, windows, run.length)
+    x, y, mask = (torch.from_numpy(array).to(device) for array in batch)
+    network.train()
+    is_mixed = device.type == "cuda" and torch.cuda.is_bf16_supported()
+    with torch.autocast("cuda", torch.bfloat16, enabled=is_mixed):
+        logits = network(x)
+    total, cross_entropy, penalty = run.loss.parts(logits.float(), y, mask)
+    if step < options.penalty_after:
+        total = cross_entropy
+    run.optimizer.param_groups[0]["lr"] = rate
+    run.optimizer.zero_grad(set_to_none=True)
+    total.backward()  # type: ignore[no-untyped-call]
+    parameters = run.optimizer.param_groups[0]["params"]
+    norm = torch.nn.utils.clip_grad_norm_(parameters, options.clip or float("inf"))
+    parts = {"loss": total, "cross_entropy": cross_entropy, "penalty": penalty}
+    numbers = {name: float(value.detach()) for name, value in parts.items()}
+    if not (isfinite(numbers["loss"]) and isfinite(float(norm))):
+        raise InputError(
+            f"the loss became {numbers['loss']} in step {step}. Lower learning_rate (now "
+            f"{options.learning_rate:g}), or look for extreme features."
+        )
+    run.optimizer.step()
+    return numbers
+
+
+def one_cycle(step: int, n_steps: int, peak: float) -> float:
+    """Return the learning rate: a cosine from peak/25 up to the peak, then down to almost 0."""
+    n_up = max(1.0, WARM_UP * n_steps)
+    if step < n_up:
+        low, share = peak / 25, 1 - step / n_up
+    else:
+        low, share = peak / 25e4, (step - n_up) / max(1.0, n_steps - n_up)
+    return low + (peak - low) * (1 + cos(pi * share)) / 2
+
+
+# ---- validation
+
+
+def _validate(run: _Run) -> tuple[Floats, Ints]:
+    """Return probabilities and the expert's stages of the validation epochs that have both."""
+    rows = np.concatenate([run.model.raw_probabilities(table) for table in run.validation])
+    labels = np.concatenate([table.labels for table in run.validation if table.labels is not None])
+    keep = (labels >= 0) & ~np.isnan(rows[:, 0])
+    return rows[keep], labels[keep]
+
+
+def score_probabilities(probabilities: Floats, labels: Ints) -> ValidationScore:
+    """Score the epochs; if only one stage occurs on both sides, kappa is 0."""
+    if not len(labels):
+        return ValidationScore(-1.0, 0.0, float("inf"))
+    confusion = np.zeros((probabilities.shape[1], probabilities.shape[1]), dtype=np.int64)
+    np.add.at(confusion, (labels, probabilities.argmax(axis=1)), 1)
+    kappa, at_truth = cohen_kappa(confusion), probabilities[np.arange(len(labels)), labels]
+    loss = float(-np.log(np.maximum(at_truth, CLIP)).mean())
+    accuracy = float(np.trace(confusion) / len(labels))
+    return ValidationScore(0.0 if np.isnan(kappa) else float(kappa), accuracy, loss)
+
+
+def best_temperature(probabilities: Floats, labels: Ints, weights: Floats32) -> float:
+    """Return the temperature with the smallest weighted log-loss, between 1/4 and 4, by golden section."""
+    if not len(labels):
+        return 1.0
+    weight = weights.astype(np.float64)[labels]
+
+    def loss(log_temperature: float) -> float:
+        p = soften(probabilities, float(np.exp(log_temperature)))[np.arange(len(labels)), labels]
+        return float(-(weight * np.log(np.maximum(p, CLIP))).sum() / weight.sum())
+
+    low, high, ratio = float(np.log(0.25)), float(np.log(4.0)), (5**0.5 - 1) / 2
+    while high - low > 1e-3:
+        a, b = high - ratio * (high - low), low + ratio * (high - low)
+        low, high = (low, b) if loss(a) <= loss(b) else (a, high)
+    return float(np.exp((low + high) / 2))

@@ -11,7 +11,7 @@ from stageguard.profile.known_stagers import KnownStager
 from stageguard.staging import Stager
 
 if TYPE_CHECKING:
-    from stageguard.nn.card import CardedNetwork
+    from stageguard.nn.model import CardedNetwork
 
 
 def network_stager(model: CardedNetwork, *, temperature: bool) -> Stager:

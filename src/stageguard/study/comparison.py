@@ -22,7 +22,6 @@ from stageguard.study.store import (
     PAPER,
     PENALTY,
     RELEASED,
-    SEMI_MARKOV,
     TITLES,
     Results,
     night_values,
@@ -293,10 +292,7 @@ def _changed_share(changed: Mapping[str, Any], names: Sequence[str], variant: st
     return 100 * float(np.mean(np.array(counts) > 0)) if counts else NAN
 
 
-COMPARED = (
-    *(BASE, "majority filter", "hmm", PENALTY, PAPER, RELEASED, CALIBRATED),
-    *(f"{SEMI_MARKOV}, argmax", SEMI_MARKOV),
-)
+COMPARED = (BASE, "majority filter", "hmm", PENALTY, PAPER, RELEASED, CALIBRATED)
 
 
 def guards_table(results: Results) -> Table:

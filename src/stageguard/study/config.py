@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from stageguard import checks, schema
+from stageguard import checks, documents, schema
 from stageguard.errors import FileFormatError, InputError, MissingFileError
 from stageguard.measures.architecture import ARCHITECTURE
 from stageguard.night.stages import SCHEMES, StageScheme
@@ -21,7 +21,7 @@ from stageguard.signals.modalities import MODALITIES
 SOURCES = ("simulated", "sleep-accel", "sleep-edf", "slpdb", "dod-h", "features", "dataset")
 BOOSTING = "boosting"  # the stager that is no network: see `boosting`
 SPLITS = ("leave-one-out", "k-fold")
-Loss = Literal["base", "penalty", "semi-markov"]
+Loss = Literal["base", "penalty"]
 
 
 def _backbone(value: object, where: str) -> str:
@@ -109,7 +109,6 @@ class Robustness:
     label_noise: tuple[float, ...] = schema.numbers(low=0, high=0.5)  # share of relabelled epochs
     seeds: tuple[int, ...] = schema.declare((), lambda v, where: checks.items(v, where, checks.whole))
     backbone: str | None = schema.declare(None, _backbone)  # backbone to vary; by default the first
-    semi_markov: tuple[str, ...] = schema.words()  # backbones to train with the semi-Markov loss as well
     rare_probabilities: tuple[float, ...] = schema.numbers(low=1e-9, high=1)  # epsilon
     minimum_scales: tuple[float, ...] = schema.numbers(low=0)  # factors on the minimum bouts
     subgroups: tuple[str, ...] = schema.words()  # covariates of the subjects
@@ -178,7 +177,7 @@ class StudyConfig:
                     f"expected those of the cohort's scheme {self.cohort.scheme!r}."
                 )
         for backbone in self.trained:
-            self.options(backbone, "base", seed=self.seed)
+            self.options(backbone, seed=self.seed)
 
     @property
     def scheme(self) -> StageScheme:
@@ -193,7 +192,7 @@ class StudyConfig:
     @property
     def trained(self) -> tuple[str, ...]:
         """All backbones that are trained."""
-        named = chain(self.backbones, [self.varied], self.robustness.semi_markov)
+        named = chain(self.backbones, [self.varied])
         return tuple(dict.fromkeys(name for name in named if name not in self.stagers))
 
     @property
@@ -215,13 +214,12 @@ class StudyConfig:
         """Return the study with another gamma; for None, as it is."""
         return self if nats is None else replace(self, guard=replace(self.guard, flip_flop_nats=nats))
 
-    def options(self, backbone: str, loss: Loss, *, seed: int, weight: float = 0.0) -> TrainingOptions:
-        """Return the training options of a network; only the loss differs between losses."""
+    def options(self, backbone: str, *, seed: int, weight: float = 0.0) -> TrainingOptions:
+        """Return the training options of a network; only the weight of the penalty differs between losses."""
         common = {k: v for k, v in self.training.items() if not isinstance(v, Mapping) or k == "network"}
         own = self.training.get(backbone, {})
         for name in self.training.keys() - common.keys() - set(backbones()):
             raise InputError(f"training has a table {name!r}, which is no backbone.")
-        profile = self.guard.base if loss == "semi-markov" else self.guard.paper
         # no temperature: guards are compared on the probabilities that training gave
         document = {
             "device": "cpu",
@@ -229,15 +227,12 @@ class StudyConfig:
             **common,
             **own,
             "backbone": backbone,
-            "profile": profile,
+            "profile": self.guard.paper,
             "seed": seed,
+            "penalty_weight": weight,
         }
-        if loss == "semi-markov":
-            document |= {"loss": "semi-markov", "penalty_weight": 0.0, "penalty_after": 0}
-        else:
-            document["penalty_weight"] = weight
         try:
-            return TrainingOptions.from_dict(document)
+            return documents.read_fields(TrainingOptions, document)
         except InputError as error:
             raise InputError(f"training of {backbone}: {error}") from None
 

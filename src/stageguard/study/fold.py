@@ -17,6 +17,7 @@ import numpy as np
 
 from stageguard import schema
 from stageguard.arrays import Labels, Mask
+from stageguard.documents import plain
 from stageguard.errors import StageGuardError, fault_text
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.nn.pytorch import torch
@@ -88,10 +89,8 @@ def prediction_identity(config: StudyConfig, tables: str, job: Job) -> str:
     if job.backbone in config.stagers:
         about["options"] = {"share": config.training.get("validation_share"), **BOOSTING_OPTIONS}
     else:
-        options = config.options(job.backbone, job.loss, seed=job.seed, weight=job.weight).to_dict()
+        options = plain(config.options(job.backbone, seed=job.seed, weight=job.weight), defaults=True)
         about["options"] = {key: value for key, value in options.items() if key != "profile"}
-        if job.loss == "semi-markov":
-            about["profile"] = Profile.load(config.guard.base).sha256
     if job.is_tuned:
         about["chosen from"] = [PENALTY_WEIGHTS, FLIP_FLOP_NATS, paper.sha256]
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
@@ -201,14 +200,13 @@ def judge_fold(
             "the calibration": learned.calibrated_on,
         },
     )
-    trained_as = Profile.from_dict(facts["profile"]) if "profile" in facts else learned.base
     labels, decode_seconds = {}, {}
-    for variant in variants_of(job.loss, config, learned, trained_as):
+    for variant in variants_of(job.loss, config, learned):
         labels[variant.name] = variant.apply(tested, test, job.backbone)
         decode_seconds[variant.name] = shortest_seconds(
             lambda variant=variant: variant.apply(tested[:1], test[:1], job.backbone)  # type: ignore[misc]
         )
-    left_out = ("profile", "training_subjects", "validation_subjects")
+    left_out = ("training_subjects", "validation_subjects")
     record = {name: value for name, value in facts.items() if name not in left_out} | {
         "n_training_subjects": len(fold.training),
         "identity": judgement_identity(config, facts["identity"]),

@@ -146,7 +146,6 @@ def jobs_of(config: StudyConfig, n_folds: int) -> list[Job]:
             jobs += [Job(varied, loss, w, other, 0.0, fold) for loss, w in losses]
         for noise in robust.label_noise:
             jobs += [Job(varied, loss, w, seed, noise, fold) for loss, w in losses]
-        jobs += [Job(b, "semi-markov", 0.0, seed, 0.0, fold) for b in robust.semi_markov]
         wanted |= dict.fromkeys(jobs)
     return list(wanted)
 

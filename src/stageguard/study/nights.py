@@ -22,8 +22,7 @@ from stageguard.measures.experts import consensus
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Recording, Series
 from stageguard.night.stages import AASM5, SCHEMES, StageScheme
-from stageguard.nn.data import read_folder, table_of
-from stageguard.nn.tables import check_together, fingerprint
+from stageguard.nn.data import check_together, fingerprint, read_folder, table_of
 from stageguard.signals.features import Features, Recipe
 from stageguard.signals.modalities import modality_of
 from stageguard.signals.quality import signal_quality

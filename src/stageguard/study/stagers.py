@@ -17,7 +17,7 @@ import numpy as np
 from stageguard.arrays import Floats, Floats32
 from stageguard.extras import library
 from stageguard.night.hypnodensity import Hypnodensity
-from stageguard.nn.tables import Normalisation, split_subjects
+from stageguard.nn.data import Normalisation, split_subjects
 from stageguard.nn.training import TrainingProgress, train
 from stageguard.signals.features import Features
 from stageguard.study.config import BOOSTING, StudyConfig
@@ -84,7 +84,7 @@ def fit_stager(
 def _fit_network(
     config: StudyConfig, job: Job, training: Sequence[StudyNight], shared: Path | None
 ) -> Stager:
-    options = config.options(job.backbone, job.loss, seed=job.seed, weight=job.weight)
+    options = config.options(job.backbone, seed=job.seed, weight=job.weight)
     tables = [_with_wrong_labels(night.table, job) for night in training]
     clock = _StepClock()
     state = None if shared is None or not options.penalty_after else shared / job.state
@@ -97,8 +97,6 @@ def _fit_network(
         **{key: card.training[key] for key in ("best_step", "best_kappa")},
         "steps": card.training["stopped_at"],
     }
-    if job.loss == "semi-markov":
-        about["profile"] = card.profile.to_dict()
     validation = _validation(training, tables, options.validation_share, options.seed)
     return Stager(model.density, validation, {}, about, round(clock.shortest, 6))
 

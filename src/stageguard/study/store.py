@@ -44,7 +44,6 @@ from stageguard.files import (
 
 BASE, PENALTY, PAPER, RELEASED, CALIBRATED = "base", "penalty", "paper", "released", "calibrated"
 EXPERT, MAJORITY_CLASS = "expert", "majority class"
-SEMI_MARKOV = "semi-markov"
 TITLES = {
     EXPERT: "expert",
     MAJORITY_CLASS: "most frequent stage",
@@ -63,8 +62,6 @@ TITLES = {
     "paper, no minimum bouts": "without minimum bouts",
     "paper, no quality": "without signal quality",
     "paper, exact flip-flop": "with the exact flip-flop",
-    f"{SEMI_MARKOV}, argmax": "semi-Markov loss, argmax",
-    SEMI_MARKOV: "semi-Markov loss, decoded as trained",
 }
 GUARDED = (PAPER, RELEASED, CALIBRATED)
 METRICS = {  # heading and decimals of each number in tables
@@ -177,7 +174,7 @@ class Results:
 
     def of(self, backbone: str) -> list[Mapping[str, Any]]:
         """Return a backbone's records of the main comparison, of every loss."""
-        return [r for loss in ("base", "penalty", "semi-markov") for r in self.main(backbone, loss)]
+        return [r for loss in ("base", "penalty") for r in self.main(backbone, loss)]
 
     def experts(self) -> dict[str, Mapping[str, Any]]:
         """Return the row of the expert's stages by recording."""

@@ -28,7 +28,7 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
 from stageguard.study.config import Loss, StudyConfig
 from stageguard.study.nights import StudyNight
-from stageguard.study.store import BASE, CALIBRATED, PAPER, PENALTY, RELEASED, SEMI_MARKOV
+from stageguard.study.store import BASE, CALIBRATED, PAPER, PENALTY, RELEASED
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +136,8 @@ def calibrate(
     return replace(learned, calibrated=fitted, calibrated_on=tuple(sorted({n.subject for n in nights})))
 
 
-def variants_of(loss: Loss, config: StudyConfig, learned: Learned, trained_as: Profile) -> Iterator[Variant]:
+def variants_of(loss: Loss, config: StudyConfig, learned: Learned) -> Iterator[Variant]:
     """Yield the variants of the network of one loss."""
-    if loss == "semi-markov":
-        yield Variant(f"{SEMI_MARKOV}, argmax")
-        yield Variant(SEMI_MARKOV, trained_as)
-        return
     if loss == "base":
         yield Variant(BASE)
         yield Variant("majority filter", window=config.guard.majority_epochs)

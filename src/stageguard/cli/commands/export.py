@@ -26,8 +26,8 @@ def export(model: Path, output: Path, overwrite: bool, as_json: bool) -> None:
     --------
     stageguard export model --output model.onnx
     """
-    from stageguard.nn.checkpoint import load_model  # these load torch
-    from stageguard.nn.onnx_export import export_onnx
+    from stageguard.nn.model import load_model
+    from stageguard.nn.onnx import export_onnx
 
     trained = load_model(model)
     written = export_onnx(trained, output, overwrite=overwrite)

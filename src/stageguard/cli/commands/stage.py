@@ -177,7 +177,7 @@ def _read(source: Source, stager: NamedStager) -> Recording | Features | Path:
         return file
     if not stager.card_sha256:
         raise InputError(f"{file.name}: is a table of features, which only a trained network can stage.")
-    return read_features(file, choose=stager.load().card.columns)
+    return read_features(file, only=stager.load().card.features.names)
 
 
 def _review_line(tasks: Sequence[StageTask]) -> str:

@@ -6,14 +6,13 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.terminal import Console, error_text, print_error, print_json, progress_bar
-from stageguard.datasets import Entry
 from stageguard.nn.data import dataset_tables, read_folder
 from stageguard.nn.options import TrainingConfig, read_config
 from stageguard.profile.profile import Profile, as_profile
@@ -21,7 +20,7 @@ from stageguard.runner.run import collect_warnings
 from stageguard.signals.features import Features, Recipe
 
 if TYPE_CHECKING:
-    from stageguard.nn.card import ModelCard
+    from stageguard.nn.model import ModelCard
     from stageguard.nn.training import TrainingProgress
 
 
@@ -49,16 +48,15 @@ def train(
     --------
     stageguard train config.toml --small
     """
-    from stageguard.nn.run_state import check_output  # these load torch
-    from stageguard.nn.training import pick_device
+    from stageguard.nn.training import check_output, pick_device  # which loads torch
     from stageguard.nn.training import train as run
 
     configured = read_config(config)
-    options, folder = configured.options, output or configured.output
+    options, folder = configured.options, output or Path(configured.output)
     if small:
         options = replace(options, network=dict(options.network) | {"small": True})
     if device is not None:
-        options = replace(options, device=device)
+        options = replace(options, device=cast(Any, device))  # which click has checked
     pick_device(options.device)
     check_output(folder, overwrite=overwrite)  # before features are computed, which may take hours
     tables = _tables(configured, as_profile(options.profile), config.parent, quiet=as_json)
@@ -71,25 +69,25 @@ def train(
 def _tables(said: TrainingConfig, profile: Profile, folder: Path, *, quiet: bool) -> list[Features]:
     """Return the tables to train on, as configured; print recordings that cannot be used."""
     if said.dataset is None:
-        return read_folder(said.data, profile.scheme)
-
-    def report(entry: Entry, failure: Exception | None) -> None:
-        if failure is not None:
-            print_error(f"left out: {error_text(failure)}")
-        elif not quiet:
-            print(f"features of {entry.id}", file=sys.stderr)
-
-    name = said.options.recipe
+        return read_folder(Path(said.data), profile.scheme)
+    name = said.recipe
     recipe = Recipe.load(folder / name if name.endswith(".toml") else name)
-    return dataset_tables(
+    tables = []
+    for entry, table in dataset_tables(
         said.dataset,
-        said.data,
+        Path(said.data),
         recipe,
         profile.scheme,
-        epoch_seconds=said.options.epoch_seconds,
+        epoch_seconds=said.epoch_seconds,
         options=said.dataset_options,
-        on_recording=report,
-    )
+    ):
+        if isinstance(table, Exception):
+            print_error(f"left out: {error_text(table)}")
+            continue
+        tables.append(table)
+        if not quiet:
+            print(f"features of {entry.id}", file=sys.stderr)
+    return tables
 
 
 def _watcher(move_bar: Callable[..., None] | None, *, quiet: bool) -> Callable[[TrainingProgress], None]:

@@ -15,19 +15,11 @@ from stageguard.nn.pytorch import Tensor, nn, torch
 
 
 class AccuSleep(Backbone):
-    """Three convolutions over the picture of 13 epochs, then one linear layer.
+    """Three convolutions (`depth`) over a picture of the epochs around each epoch, then one linear layer.
 
-    Parameters
-    ----------
-    depth : int, optional
-        Number of convolutions, 3 by default.
-    small : bool
-        Half the filters, unless the features are a spectrum: the published network is already small.
-    window_epochs : int
-        Number of epochs in the picture, odd; the middle epoch is scored.
-    spectrum : bool
-        Whether the features are neighbouring frequency bins, so that filters slide over them too, as
-        published. Otherwise every feature is a channel and filters slide over time only.
+    The picture has `window_epochs` epochs, an odd number, of which the middle one is scored. With `spectrum`,
+    features are neighbouring frequency bins, and filters slide over them too, as published; otherwise every
+    feature is a channel. `small` halves the filters where there is no spectrum.
     """
 
     def __init__(self, *, window_epochs: int = 13, spectrum: bool = False, **sizes: Any) -> None:

@@ -20,12 +20,8 @@ FEWEST_PLACES = 10
 class AttnSleep(Backbone):
     """Multi-resolution CNN, adaptive feature recalibration and temporal context encoder, per epoch.
 
-    Parameters
-    ----------
-    depth : int, optional
-        Encoder layers, 2 as published; small 1.
-    small : bool
-        Half the width. For one feature vector per epoch, only the layers after the convolutions are halved.
+    `depth` is the number of encoder layers, 2 as published, small 1. `small` halves the width, for one
+    feature vector per epoch only behind the convolutions.
     """
 
     def __init__(self, **sizes: Any) -> None:

@@ -13,14 +13,9 @@ from stageguard.nn.pytorch import Tensor, functional, nn, torch
 
 
 class DeepSleepNet(Backbone):
-    """Fine and coarse filters within each epoch, two LSTM layers in each direction over the sequence.
+    """Fine and coarse filters within each epoch, LSTM layers in each direction over the sequence.
 
-    Parameters
-    ----------
-    depth : int, optional
-        LSTM layers per direction, 2 as published.
-    small : bool
-        A quarter of the width and one LSTM layer.
+    `depth` is the number of layers per direction, 2 as published. `small` is a quarter of the width, 1 layer.
     """
 
     def __init__(self, **sizes: Any) -> None:

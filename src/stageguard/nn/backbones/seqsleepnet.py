@@ -18,17 +18,9 @@ from stageguard.nn.pytorch import Tensor, nn, torch
 class SeqSleepNet(Backbone):
     """Filter bank, bidirectional GRU and attention per epoch; bidirectional GRU over epochs.
 
-    Parameters
-    ----------
-    depth : int, optional
-        GRU layers over the sequence, 1 as published.
-    small : bool
-        The published network is already small; True changes nothing.
-    spectrum : bool
-        Whether the features are the bins of ``n_channels`` spectra, so that the filter bank consists of
-        triangles, as published. Otherwise it is a plain linear layer.
-    n_channels : int
-        Number of channels whose spectra follow each other in the features.
+    `depth` is the number of layers over the sequence, 1 as published; `small` changes nothing. With
+    `spectrum`, the features are the bins of `n_channels` spectra one after the other, and the filter bank
+    consists of triangles, as published; otherwise it is a plain linear layer.
     """
 
     def __init__(self, *, spectrum: bool = False, n_channels: int = 1, **sizes: Any) -> None:

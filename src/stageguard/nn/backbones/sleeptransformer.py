@@ -20,14 +20,8 @@ DROPOUT = 0.1
 class SleepTransformer(Backbone):
     """Epoch transformer with attention pooling, sequence transformer, two dense layers.
 
-    Parameters
-    ----------
-    depth : int, optional
-        Blocks in each of the two transformers, 4 as published.
-    small : bool
-        Half the width, two blocks and a training length of 100 epochs.
-    training_length : int, optional
-        Epochs in a training sequence, 21 as published. Longer inputs are refused.
+    `depth` is the number of blocks in each of the two, 4 as published. A sequence has `training_length`
+    epochs, 21 as published. `small` is half the width, two blocks and 100 epochs.
     """
 
     def __init__(self, *, training_length: int | None = None, **sizes: Any) -> None:

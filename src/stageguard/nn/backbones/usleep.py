@@ -20,15 +20,10 @@ FILTERS = (6, 9, 11, 15, 20, 28, 40, 55, 77, 108, 152, 214, 302)
 
 
 class USleep(Backbone):
-    """Encoder and decoder joined level by level, then the mean over each epoch.
+    """Encoder and decoder joined level by level, then the mean over each epoch; `small` is half the width.
 
-    Parameters
-    ----------
-    depth : int, optional
-        Number of levels, at most the published 12. By default as many as halve an epoch to one place, at
-        least 4. Fewer levels are the innermost of the 12, as the outer ones only shorten the epoch.
-    small : bool
-        Half the width.
+    `depth` is the number of levels, by default as many as halve an epoch to one place, 4 to 12. Fewer than
+    the published 12 are the innermost ones, as the outer ones only shorten the epoch.
     """
 
     def __init__(self, **sizes: Any) -> None:
@@ -63,9 +58,6 @@ class USleep(Backbone):
         votes = self.vote(places[:, :, : n_epochs * n_frames])  # (batch, votes, epochs * frames)
         result: Tensor = self.output(functional.avg_pool1d(votes, n_frames))  # (batch, stages, epochs)
         return result.transpose(1, 2)
-
-    def _fewest_values(self, x: Tensor) -> int:
-        return x.shape[0] * -(-x.shape[1] * x.shape[2] // (1 << self.n_levels))
 
 
 class _UpLevel(nn.Module):
