@@ -38,9 +38,9 @@ from stageguard.measures.experts import AmongExperts as AmongExperts
 from stageguard.measures.experts import among_experts as among_experts
 from stageguard.measures.experts import consensus as consensus
 from stageguard.measures.experts import soft_agreement as soft_agreement
+from stageguard.measures.grade import Grade as Grade
+from stageguard.measures.grade import GradeCard as GradeCard
 from stageguard.measures.grade import grade as grade
-from stageguard.measures.grade_card import Grade as Grade
-from stageguard.measures.grade_card import GradeCard as GradeCard
 from stageguard.measures.intervals import Interval as Interval
 from stageguard.measures.intervals import Intervals as Intervals
 from stageguard.measures.intervals import intervals as intervals

@@ -17,8 +17,7 @@ import numpy as np
 from panels import panels
 
 import stageguard as sg
-from stageguard.measures.expert_units import SMALL, ratio_of_means, typical_ratio, verdict_of
-from stageguard.measures.grade import graded_values
+from stageguard.measures.grade import SMALL, graded_values, ratio_of_means, typical_ratio, verdict_of
 from stageguard.night.quantities import quantity_of
 
 HERE = Path(__file__).parent

@@ -11,7 +11,7 @@ import pytest
 import stageguard as sg
 from browser import violations
 from messages import mentions
-from stageguard.measures.expert_units import Ratio
+from stageguard.measures.grade import Ratio
 from stageguard.night.stages import AASM5
 from stageguard.report.grade import (
     fact_rows,

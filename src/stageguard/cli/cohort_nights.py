@@ -14,7 +14,7 @@ from stageguard.errors import InputError
 from stageguard.formats.companions import ListRow, in_list_words, read_groups
 from stageguard.formats.density import listed
 from stageguard.measures.cohort import CohortNight, MeasuredScorings, measure_night
-from stageguard.measures.grade_card import GradeCard
+from stageguard.measures.grade import GradeCard
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.runner.inputs import Input, lights_of, scoring_of
 

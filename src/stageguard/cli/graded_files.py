@@ -1,4 +1,4 @@
-"""Read a stager's nights with the experts who scored them, to be graded, and read them again for `verify`."""
+"""Read a stager's nights with the experts who scored them, to be graded."""
 
 from __future__ import annotations
 
@@ -20,30 +20,20 @@ from stageguard.cli.scored_files import (
     refuse_guess,
 )
 from stageguard.cli.terminal import naming_nights
-from stageguard.errors import InputError, StageGuardError
-from stageguard.files import file_error, file_sha256, real_path
-from stageguard.formats.companions import ListRow, parse_moment, parse_start
+from stageguard.errors import InputError
+from stageguard.files import real_path
+from stageguard.formats.companions import ListRow
 from stageguard.formats.outputs import describe_file, is_output, output_paths, read_sidecar
-from stageguard.formats.read import has_column, read_density_file
-from stageguard.guard.evidence import StagerFeatures
+from stageguard.formats.read import has_column
 from stageguard.measures.experts import refuse_copies
-from stageguard.measures.grade import (
-    features_of_labels,
-    features_of_night,
-    measure_panel,
-    one_of,
-)
-from stageguard.measures.grade_card import GradeCard, GradedNight, GradeFacts
+from stageguard.measures.grade import GradeCard, GradedNight, GradeFacts, measure_panel, one_of
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.align import align, on_epochs_of
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.stages import StageScheme
 from stageguard.night.timing import Moment
-from stageguard.runner.decode_one import DecodeOptions
-from stageguard.runner.inputs import Input, lights_of, natural, nights_of
+from stageguard.runner.inputs import Input, lights_of, natural
 from stageguard.runner.run import collect_warnings
-from stageguard.runner.verify import decode_recorded
-from stageguard.storage import inside, is_folder
+from stageguard.storage import is_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +161,7 @@ class GradeReader:
         if self.align:
             names = [night.path.name, *(path.name for path in paths if path is not None)]
             final, panel = _aligned(final, panel, names)
-        measured = measure_panel(
-            *(night.id, person, final, panel, measuring),
-            features=features_of_file(night.path, scored, self.options),
-        )
+        measured = measure_panel(night.id, person, final, panel, measuring)
         pairs = tuple(None if each is None else (each, final) for each in panel)
         return GradedFile(measured, facts_of(night.path, scored), scored.notes, pairs)
 
@@ -214,69 +201,6 @@ class GradeReader:
             if value is not None
         }
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return how files are read, as `from_dict` takes it."""
-        options, density = self.options, self.options.density
-        return {
-            **{key: getattr(density, key) for key in DENSITY_OPTIONS},
-            "scheme": None if options.scheme is None else options.scheme.name,
-            "scoring_format": options.scoring_format,
-            "column": options.column,
-            "expert_epoch_seconds": options.expert_epoch_seconds,
-            "expert_columns": [expert.column for expert in self.experts],
-            "align": self.align,
-        }
-
-    @classmethod
-    def from_dict(cls, recorded: Mapping[str, Any], scorers: Sequence[str], folder: Path) -> GradeReader:
-        """Return the reader that a card records."""
-        scheme = recorded["scheme"]
-        options = ReadOptions(
-            scheme=None if scheme is None else StageScheme.named(scheme),
-            density=DecodeOptions.from_dict(recorded, None).density,
-            scoring_format=recorded["scoring_format"],
-            column=recorded["column"],
-            expert_epoch_seconds=recorded["expert_epoch_seconds"],
-        )
-        experts = tuple(
-            Expert(name, None, Experts(None), column)
-            for name, column in zip(scorers, recorded["expert_columns"], strict=True)
-        )
-        return cls(options, experts, {}, (None, None), bool(recorded["align"]), folder)
-
-    def measure_again(self, night: GradedNight) -> tuple[GradedNight, GradeFacts]:
-        """Measure a night of a card again, from the files that it names; also return whose they say it is."""
-        entry = night.files
-        described = [entry["night"], *entry["experts"]]
-        own, *paths = [None if each is None else recorded_file(self.folder, each) for each in described]
-        assert own is not None
-        off, on = (None if entry.get(key) is None else parse_moment(entry[key]) for key in LIGHTS)
-        start = None if entry.get("start") is None else parse_start(entry["start"])
-        task = Input(own, night.id, start=start)
-        graded = self.measure(task, paths, (off, on), night.person)
-        return replace(graded.night, files=entry), graded.facts
-
-
-LIGHTS = ("lights_off", "lights_on")
-DENSITY_OPTIONS = ("stages", "epoch_seconds", "logits", "log", "format", "pool_to_seconds", "normalize")
-
-
-def recorded_file(folder: Path, described: Mapping[str, Any]) -> Path:
-    """Return a file that a card names, or a table's part: at its path if it is the same, else beside it."""
-    name = Path(str(described["file"])).name
-    path, beside = inside(folder, str(described.get("path") or name)), folder / name
-    is_there = path.name == name and path.is_file()
-    is_same = is_there and file_sha256(path, "a recording") == described["sha256"]
-    found = beside if beside.is_file() and not is_same else path
-    if not is_there and found is path:
-        raise file_error(path, "is not there, expected the file that the card was made from.")
-    if "night" not in described:
-        return found
-    nights = nights_of(found)
-    if described["night"] not in nights:
-        raise file_error(found, f"has no night {str(described['night'])[:40]!r}, which the card names.")
-    return nights[described["night"]]
-
 
 def is_decoded(scored: ScoredFile) -> bool:
     """Whether a file is an output of `decode`."""
@@ -292,10 +216,9 @@ def facts_of(path: Path, scored: ScoredFile) -> GradeFacts:
     return GradeFacts(options.get("stager"), options.get("cohort"), profile.name, profile.sha256)
 
 
-def refuse_ungraded(card: GradeCard, path: Path, scored: ScoredFile, stager: str | None = None) -> None:
+def refuse_ungraded(card: GradeCard, path: Path, scored: ScoredFile) -> None:
     """Refuse a night of another stager, profile or scheme than those of a card."""
-    facts, final = facts_of(path, scored), scored.final
-    card.refuse_other(facts.profile_sha256, final.scheme, final.epoch_seconds, stager or facts.stager)
+    card.refuse_other(scored.final, facts_of(path, scored))
 
 
 def one_card(found: Sequence[GradeFacts], stager: str | None, cohort: str | None) -> GradeFacts:
@@ -306,26 +229,6 @@ def one_card(found: Sequence[GradeFacts], stager: str | None, cohort: str | None
         one_of("profile", [facts.profile for facts in found]),
         one_of("profile", [facts.profile_sha256 for facts in found]),
     )
-
-
-def features_of_file(path: Path, scored: ScoredFile, options: ReadOptions) -> StagerFeatures | None:
-    """Return how the stager's night looks; of an output only if its probabilities are found."""
-    if is_output(path):
-        return _features_of_output(path)
-    if scored.after is not None:
-        return features_of_labels(scored.after)
-    density = read_density_file(path, options.density).density.merge(scored.final.scheme)
-    return features_of_labels(scored.final, density.probabilities)
-
-
-def _features_of_output(path: Path) -> StagerFeatures | None:
-    """Return the features of the night that an output was decoded from; None if either is not there."""
-    try:
-        with collect_warnings():
-            decoding, _ = decode_recorded(path)
-    except StageGuardError:
-        return None
-    return features_of_night(decoding)
 
 
 def _aligned(

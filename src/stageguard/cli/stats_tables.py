@@ -17,7 +17,7 @@ from stageguard.cli.terminal import Console, count, one_line
 from stageguard.formats.cohort_files import Cohort, scoring_names
 from stageguard.measures.architecture import ARCHITECTURE, STEERED_LIKE
 from stageguard.measures.cohort import CohortTable, GroupDifference
-from stageguard.measures.grade_card import GradeCard
+from stageguard.measures.grade import GradeCard
 from stageguard.measures.samples import METHOD_OF_GROUPS, METHOD_OF_TABLE, Estimate, bland_altman, estimate
 from stageguard.night.quantities import EARLY_WORDS, Quantity, quantity_of, steered_words
 from stageguard.report.summary import shown, shown_rows, titled

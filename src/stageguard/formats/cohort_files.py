@@ -13,7 +13,7 @@ from stageguard.measures.architecture import METHOD as ERRORS_METHOD
 from stageguard.measures.architecture import TEST as ERRORS_TEST
 from stageguard.measures.architecture import ArchitectureError
 from stageguard.measures.cohort import CohortTable, GroupDifference, MeasuredScorings, codebook, cohort_table
-from stageguard.measures.grade_card import NOT_GRADED, GradeCard
+from stageguard.measures.grade import NOT_GRADED, GradeCard
 from stageguard.measures.samples import METHOD_OF_GROUPS
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.quantities import quantity_of

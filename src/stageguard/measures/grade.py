@@ -8,37 +8,477 @@ c that of the consensus without j:
 
 R is 1 for a stager that could be exchanged for one of the experts. The stager's distances from the consensus
 of all would flatter it, since a consensus of five is nearer to everybody than one of four. Nights of one
-person are averaged first.
+person are averaged first. Two readings must agree: the ratio of the mean errors, which a few bad nights
+decide, and the ratio on a typical night, which they hardly touch.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
-from stageguard import checks
-from stageguard.arrays import NAN, Floats
-from stageguard.errors import InputError, StageGuardError
+from stageguard import checks, documents
+from stageguard.arrays import NAN, Floats, Ints
+from stageguard.errors import InputError, StageGuardError, did_you_mean
+from stageguard.files import file_error, json_lines, load_json, write_text_atomic
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.evidence import StagerFeatures, features_of, fragmentation_index
 from stageguard.measures.agreement import cohen_kappa, common_scheme
 from stageguard.measures.bouts import ScoredNight, contingency, expert_of, hypnogram_before, hypnogram_of
 from stageguard.measures.experts import consensus, refuse_copies
-from stageguard.measures.grade_card import (
-    GradeCard,
-    GradedNight,
-    GradeFacts,
-    PanelValues,
-    refuse_repeated,
-)
-from stageguard.measures.statistics import AASM, SleepStatistics, StatisticsOptions
+from stageguard.measures.samples import BlandAltman, bland_altman, t_quantile
+from stageguard.measures.statistics import AASM, StatisticsOptions
 from stageguard.night.align import on_epochs_of, where_scored
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.period import period_of
-from stageguard.night.quantities import ALL_BOUTS, STAGE, WITH_INTERVAL
+from stageguard.night.quantities import ALL_BOUTS, STAGE, WITH_INTERVAL, quantity_of
+from stageguard.night.stages import StageScheme
+from stageguard.storage import location
+from stageguard.values import ComparedByValue
+from stageguard.version import __version__
+
+Verdict = Literal["as an expert", "worse", "not shown"]
+Number = float | None  # None where a statistic does not exist
+
+CONFIDENCE = 0.90
+LIMIT = 1.25  # our choice: a stager with up to this many times an expert's error passes for one
+LEAST_SCORERS = 3  # with two, one odd expert decides
+LEAST_PEOPLE = 25  # with 10 people, 3 % of stagers with 1.5 times the error pass; with 25, 1 %
+MOST_PEOPLE = 10_000  # nobody scores more
+# Added to errors before their log is taken: a minute, a count or a quarter of a percent is no difference.
+SMALL = {"min": 1.0, "": 1.0, "%": 0.25}
+TABLE_FILE = Path(__file__).with_name("expert-errors.toml")
+TABLE_EPOCH_SECONDS = 30.0  # of the nights behind the table
+KIND, LAYOUT = "grade", 2  # of the file of a card
+NOT_GRADED, NO_VERDICT = "not graded", "no verdict"  # instead of a verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """An error in units of an expert's, with its 90 % confidence limits; the upper one may be infinite."""
+
+    value: float
+    low: float = NAN
+    high: float = NAN
+
+
+def ratio_of_means(stager: Floats, expert: Floats, confidence: float = CONFIDENCE) -> Ratio:
+    """Return sum(stager) / sum(expert) over people (n,), with Fieller's limits; NaN limits of one person.
+
+    They are those r for which mean(stager - r * expert) differs from 0 by at most t standard errors.
+    """
+    n, a, e = len(stager), float(stager.mean()), float(expert.mean())
+    value = a / e if e > 0 else (math.inf if a > 0 else NAN)
+    if n < 2:
+        return Ratio(value)
+    t = t_quantile(0.5 + confidence / 2, n - 1)
+    covariance = np.cov(stager, expert) * t * t / n
+    # the limits solve square * r^2 - 2 * mixed * r + constant = 0
+    square, mixed, constant = e * e - covariance[1, 1], a * e - covariance[0, 1], a * a - covariance[0, 0]
+    if square <= 0:  # the experts' mean is not surely above 0: any ratio is possible
+        return Ratio(value, 0.0, math.inf)
+    root = math.sqrt(max(mixed * mixed - square * constant, 0.0))
+    return Ratio(value, max((mixed - root) / square, 0.0), (mixed + root) / square)
+
+
+def typical_ratio(logs: Floats, confidence: float = CONFIDENCE) -> Ratio:
+    """Return the ratio of a typical night from people's mean log ratios (n,), with limits by t."""
+    n, mean = len(logs), float(logs.mean())
+    if n < 2:
+        return Ratio(math.exp(mean))
+    margin = t_quantile(0.5 + confidence / 2, n - 1) * float(logs.std(ddof=1)) / math.sqrt(n)
+    return Ratio(math.exp(mean), math.exp(mean - margin), math.exp(mean + margin))
+
+
+def verdict_of(mean: Ratio, typical: Ratio) -> Verdict:
+    """Return the verdict of both readings: worse by either one, as an expert only by both."""
+    if mean.low > 1 or typical.low > 1:
+        return "worse"
+    return "as an expert" if mean.high <= LIMIT and typical.high <= LIMIT else "not shown"
+
+
+def people_needed(stager: Floats, expert: Floats, logs: Floats) -> int | None:
+    """Return how many people would show that a stager is as an expert, if means and spreads stay as they are.
+
+    None if no number would. Standard errors fall with the root of the number; that of the ratio of means is
+    taken by the delta method.
+    """
+    n, a, e, typical = len(stager), float(stager.mean()), float(expert.mean()), float(logs.mean())
+    if n < 2 or a <= 0 or e <= 0 or max(a / e, math.exp(typical)) >= LIMIT:
+        return None
+    spreads = float((stager / a - expert / e).std(ddof=1)), float(logs.std(ddof=1))
+    room = math.log(LIMIT * e / a), math.log(LIMIT) - typical
+
+    def is_enough(people: int) -> bool:
+        t = t_quantile(0.5 + CONFIDENCE / 2, people - 1) / math.sqrt(people)
+        return t * spreads[0] <= room[0] and t * spreads[1] <= room[1]
+
+    fewest = max(n, LEAST_PEOPLE - 1) + 1
+    found = fewest + bisect_left(range(fewest, MOST_PEOPLE + 1), True, key=is_enough)
+    return found if found <= MOST_PEOPLE else None
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertErrors:
+    """Mean absolute differences between two experts on a cohort's nights, by statistic."""
+
+    cohort: str
+    people: str
+    errors: Mapping[str, float]
+
+
+@cache
+def expert_errors(scheme: str) -> tuple[ExpertErrors, ...]:
+    """Return how far two experts are apart in a scheme, by cohort, in epochs of `TABLE_EPOCH_SECONDS`."""
+    cohorts = documents.read_toml(TABLE_FILE, "a table")["cohorts"]
+    known = [cohort for cohort in cohorts if scheme in cohort["errors"]]
+    return tuple(ExpertErrors(each["name"], each["people"], each["errors"][scheme]) for each in known)
+
+
+@dataclass(frozen=True, slots=True)
+class PanelValues:
+    """One statistic of one night by who scored it; None where it does not exist."""
+
+    experts: tuple[Number, ...]  # None of those who did not score the night
+    others: tuple[Number, ...]  # of the consensus without each expert; None of a single one
+    stager: Number = None
+    consensus: Number = None  # of all experts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradedNight:
+    """What was measured on one night."""
+
+    id: documents.Text
+    person: documents.Text
+    scheme: StageScheme  # the coarsest of the stager's and the experts', in which all were measured
+    epoch_seconds: documents.Positive
+    statistics: Mapping[str, PanelValues]  # by the keys of `stageguard.night.quantities`
+    scored_by: tuple[bool, ...]  # which of the experts scored the night
+    kappas: tuple[tuple[Number, Number], ...]  # of stager and expert with the consensus without each expert
+    files: Mapping[str, Any] = field(default_factory=dict)  # that it was read from: name, SHA-256
+
+
+@dataclass(frozen=True, slots=True)
+class GradeFacts:
+    """Whose numbers a card grades."""
+
+    stager: str | None = None  # with its version
+    cohort: str | None = None
+    profile: str | None = None  # that the nights were decoded with; None if they were not decoded
+    profile_sha256: str | None = None
+    version: str = __version__
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grade(ComparedByValue):
+    """One statistic of a stager, held to the experts."""
+
+    key: str  # of `stageguard.night.quantities`
+    mean: Ratio  # error in units of an expert's, by the means; NaN with one expert
+    typical: Ratio  # the same on a typical night
+    verdict: Verdict | None  # None with fewer than three scorers or 25 people
+    n_people: int  # of whom the statistic exists
+    people_needed: int | None  # to show that it is as an expert; None if shown, or if no number would
+    errs_less_than: int  # experts whose own mean error is larger
+    n_experts: int
+    stager_error: float  # mean distance from the consensus without one expert
+    expert_error: float  # the same of that expert
+    against_consensus: BlandAltman  # of all experts, or of the only one
+    about: Mapping[str, float] = field(default_factory=dict)  # one expert: error over that of each cohort
+
+    @property
+    def unit(self) -> str:
+        """The unit of the errors: ``min``, ``%``, or nothing for counts."""
+        return quantity_of(self.key).short_unit
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types; NaN and infinities are None."""
+        limits = self.against_consensus
+        values = {
+            "verdict": self.verdict,
+            "n_people": self.n_people,
+            "people_needed": self.people_needed,
+            "mean": [self.mean.value, self.mean.low, self.mean.high],
+            "typical": [self.typical.value, self.typical.low, self.typical.high],
+            "errs_less_than": self.errs_less_than,
+            "n_experts": self.n_experts,
+            "stager_error": self.stager_error,
+            "expert_error": self.expert_error,
+            "bias": [limits.bias, limits.bias_low, limits.bias_high],
+            "limits_of_agreement": [limits.low, limits.high],
+            "limit_margin": limits.limit_margin,
+            "about": dict(self.about),
+        }
+        return {key: _finite(value) for key, value in values.items()}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GradeCard(ComparedByValue, Mapping[str, Grade]):
+    """Which numbers of a stager are as good as an expert's: grades by statistic."""
+
+    nights: tuple[GradedNight, ...]  # what the grades follow from
+    scorers: tuple[str, ...]  # the experts
+    facts: GradeFacts = field(default_factory=GradeFacts)
+
+    def __post_init__(self) -> None:
+        """Refuse nights that cannot be graded together."""
+        _check_nights(self.nights, self.scorers)
+
+    @cached_property
+    def grades(self) -> Mapping[str, Grade]:
+        """The grade of every statistic that some night has."""
+        keys = dict.fromkeys(key for night in self.nights for key in night.statistics)
+        found = {key: _grade(key, self.nights, self._people, n_scorers=len(self.scorers)) for key in keys}
+        return {key: each for key, each in found.items() if each.n_people}
+
+    @property
+    def _people(self) -> Ints:
+        numbers = {name: i for i, name in enumerate(dict.fromkeys(night.person for night in self.nights))}
+        return np.array([numbers[night.person] for night in self.nights])
+
+    def _mean_kappa(self, whose: int) -> float:
+        kappas = [_mean_of(np.array(night.kappas, dtype=float)[:, whose]) for night in self.nights]
+        return float(_mean_of(_by_person(np.array(kappas), self._people)))
+
+    @property
+    def kappa(self) -> float:
+        """The stager's mean kappa over people, with the consensus without one expert or the only one."""
+        return self._mean_kappa(0)
+
+    @property
+    def expert_kappa(self) -> float:
+        """The same of that expert; NaN with one expert."""
+        return self._mean_kappa(1)
+
+    def __getitem__(self, key: str) -> Grade:
+        """Return the grade of a statistic."""
+        try:
+            return self.grades[key]
+        except KeyError:
+            hint = did_you_mean(str(key), self.grades)
+            raise KeyError(f"{key!r} is not graded, expected one of {', '.join(self)}.{hint}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the statistics' names."""
+        return iter(self.grades)
+
+    def __len__(self) -> int:
+        """Return the number of statistics."""
+        return len(self.grades)
+
+    def __repr__(self) -> str:
+        """Return counts of people, scorers and verdicts."""
+        verdicts = [grade.verdict for grade in self.values()]
+        counts = [f"{verdicts.count(name)} {name}" for name in ("as an expert", "worse", "not shown")]
+        words = ", ".join(counts) if any(verdicts) else NO_VERDICT
+        whose = f"{self.n_people} people, {len(self.scorers)} scorers"
+        return f"<GradeCard of {len(self)} statistics, {whose}: {words}>"
+
+    def __str__(self) -> str:
+        """Return one line per statistic: error in units of an expert's, by the means, and the verdict."""
+        lines = [repr(self)]
+        for key, grade in self.items():
+            shown = ", ".join(f"about {each:.2f} by {name}" for name, each in grade.about.items())
+            if len(self.scorers) > 1:
+                shown = f"{grade.mean.value:5.2f} ({grade.mean.low:.2f} to {grade.mean.high:.2f})"
+            lines.append(f"{key:<30} {shown:<24} {grade.verdict or NO_VERDICT}")
+        return "\n".join(lines)
+
+    @property
+    def n_nights(self) -> int:
+        """Number of nights."""
+        return len(self.nights)
+
+    @property
+    def n_people(self) -> int:
+        """Number of people."""
+        return len({night.person for night in self.nights})
+
+    def mark(self, key: str) -> str:
+        """Return how a statistic is marked in tables: its verdict, "no verdict" or "not graded"."""
+        return (self[key].verdict or NO_VERDICT) if key in self else NOT_GRADED
+
+    def refuse_other(self, night: ScoredNight, made: GradeFacts | None = None) -> None:
+        """Refuse a night that the card does not grade; `made` says who staged and decoded a hypnogram."""
+        scored, own, facts = hypnogram_of(night), self.nights[0], self.facts
+        if isinstance(night, Decoding):
+            made = GradeFacts(night.stager, profile_sha256=night.profile.sha256)
+        sha256, stager = (None, None) if made is None else (made.profile_sha256, made.stager)
+        is_alike = sha256 == facts.profile_sha256
+        undecoded = "stages that were not decoded"
+        got = undecoded if sha256 is None else f"a profile of SHA-256 {sha256[:12]}"
+        graded = undecoded if facts.profile is None else f"profile {facts.profile!r}"
+        # experts may have scored fewer stages than the profile has, so that the profile alone says which
+        is_other_scheme = scored.scheme.names != own.scheme.names and not (is_alike and sha256)
+        is_other_stager = None not in (stager, facts.stager) and stager != facts.stager
+        seconds = [f"{each.epoch_seconds:g} s" for each in (scored, own)]
+        for is_other, what, expected in (
+            (is_other_scheme, ", ".join(scored.scheme.names), ", ".join(own.scheme.names)),
+            (scored.epoch_seconds != own.epoch_seconds, *seconds),
+            (is_other_stager, f"stager {stager!r}", facts.stager),
+            (not is_alike, got, graded),
+        ):
+            if is_other:
+                raise InputError(f"the card is not of this night: got {what}, it grades {expected}.")
+
+    @property
+    def sha256(self) -> str:
+        """Hexadecimal SHA-256 of the card, the same however its file is formatted."""
+        return str(self.to_dict()["stageguard"]["sha256"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document of a card in plain types: the record with its hash, grades and nights."""
+        record: dict[str, Any] = {
+            "kind": KIND,
+            "layout": LAYOUT,
+            **{item.name: getattr(self.facts, item.name) for item in fields(GradeFacts)},
+            "scorers": list(self.scorers),
+            "n_people": self.n_people,
+            "n_nights": self.n_nights,
+            "kappa": _finite(self.kappa),
+            "expert_kappa": _finite(self.expert_kappa),
+        }
+        grades = {key: grade.to_dict() for key, grade in self.items()}
+        nights = [documents.plain(night, defaults=True) for night in self.nights]
+        content = {"stageguard": record, "grades": grades, "nights": nights}
+        record["sha256"] = documents.sha256_of(content)
+        return content
+
+    @property
+    def text(self) -> str:
+        """The card as JSON."""
+        return json_lines(self.to_dict()) + "\n"
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the card as JSON, which `load` reads and `stageguard verify` checks."""
+        write_text_atomic(path, self.text, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: str | Path) -> GradeCard:
+        """Read a card that `save` wrote; refuse one that was changed since."""
+        content = load_json(location(path))
+        card = card_of(location(path), content)
+        if card.to_dict() != content:
+            raise file_error(location(path), "was changed after it was written. See: stageguard verify.")
+        return card
+
+
+def card_of(path: Path, content: Any) -> GradeCard:
+    """Return the card that the nights of a file give; its grades are computed again."""
+    record = content.get("stageguard") if isinstance(content, dict) else None
+    if not isinstance(record, dict) or (record.get("kind"), record.get("layout")) != (KIND, LAYOUT):
+        raise file_error(path, f"is not a grade card of layout {LAYOUT}.")
+    try:
+        nights = documents.read(tuple[GradedNight, ...], content.get("nights"), "nights")
+        scorers = documents.read(tuple[str, ...], record.get("scorers"), "scorers")
+        facts = documents.read(GradeFacts, {item.name: record.get(item.name) for item in fields(GradeFacts)})
+        return GradeCard(nights, scorers, facts)
+    except InputError as error:
+        raise file_error(path, f"is not a card that can be read: {error}") from None
+
+
+def _finite(value: Any) -> Any:
+    """Return numbers without NaN and infinities, which are None."""
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def require_card(value: object, what: str) -> None:
+    """Refuse what is not a grade card."""
+    if not isinstance(value, GradeCard):
+        raise InputError(f"{what} is {checks.shown(value)}, expected a GradeCard, as grade() returns it.")
+
+
+def _check_nights(nights: Sequence[GradedNight], scorers: Sequence[str]) -> None:
+    """Refuse nights that cannot be graded together, or that count twice."""
+    if not nights:
+        raise InputError("got no night, expected one or more.")
+    first, n, seen = nights[0], len(scorers), dict[str, GradedNight]()
+    for what, names in (("nights", [night.id for night in nights]), ("experts", list(scorers))):
+        if repeated := [name for name in names if names.count(name) > 1]:
+            raise InputError(f"two {what} are named {repeated[0]!r}, expected a name for each.")
+    for night in nights:
+        if (night.scheme.names, night.epoch_seconds) != (first.scheme.names, first.epoch_seconds):
+            found = [f"{' '.join(each.scheme.names)} of {each.epoch_seconds:g} s" for each in (first, night)]
+            raise InputError(f"{first.id} has {found[0]}, {night.id} {found[1]}, expected the same of all.")
+        rows = [night.kappas, night.scored_by]
+        for key, values in night.statistics.items():
+            quantity_of(key)  # refuse an unknown statistic
+            rows += [values.experts, values.others]
+        if lengths := {len(row) for row in rows} - {n}:
+            raise InputError(f"{night.id} has values of {lengths.pop()} experts, expected {n}.")
+        if sum(night.scored_by) < min(2, n):
+            raise InputError(
+                f"{night.id} has one scoring although there are {n} experts, expected two or more of every "
+                "night. Leave it out."
+            )
+        sleep = night.statistics.get("tst_minutes")
+        if sleep is not None and sleep.consensus:  # nights without sleep are alike
+            other = seen.setdefault(repr([night.statistics, night.kappas]), night)
+            if other.person != night.person:
+                raise InputError(
+                    f"{other.id} and {night.id} are the same in every number, expected nights of different "
+                    "people. Leave one out, or say that they are of one person."
+                )
+
+
+def _by_person(values: Floats, people: Ints) -> Floats:
+    """Return the mean of each person's nights (n_people,), NaN left out."""
+    exists = ~np.isnan(values)
+    totals = np.bincount(people, np.where(exists, values, 0.0))
+    n_nights = np.bincount(people, exists)
+    return np.asarray(np.where(n_nights > 0, totals / np.maximum(n_nights, 1), NAN))
+
+
+def _mean_of(values: Floats, axis: int = -1) -> Floats:
+    """Return the mean without NaN; NaN of nothing."""
+    n = (~np.isnan(values)).sum(axis=axis)
+    return np.asarray(np.where(n > 0, np.nansum(values, axis=axis) / np.maximum(n, 1), NAN))
+
+
+def _grade(key: str, nights: Sequence[GradedNight], people: Ints, *, n_scorers: int) -> Grade:
+    """Grade one statistic over all nights."""
+    nothing = PanelValues((None,) * n_scorers, (None,) * n_scorers)
+    found = [night.statistics.get(key, nothing) for night in nights]
+    own = np.array([values.stager for values in found], dtype=float)
+    everyone = np.array([values.consensus for values in found], dtype=float)
+    limits, unknown = bland_altman(_by_person(own, people), _by_person(everyone, people)), Ratio(NAN)
+    if n_scorers == 1:  # beside the errors between two experts of the table
+        errors = _by_person(np.abs(own - everyone), people)
+        errors = errors[~np.isnan(errors)]
+        error = float(errors.mean()) if len(errors) else NAN
+        is_known = nights[0].epoch_seconds == TABLE_EPOCH_SECONDS and len(errors)
+        tables = expert_errors(nights[0].scheme.name) if is_known else ()
+        about = {table.cohort: error / table.errors[key] for table in tables if table.errors.get(key)}
+        return Grade(key, unknown, unknown, None, len(errors), None, 0, 1, error, NAN, limits, about)
+    others = np.array([values.others for values in found], dtype=float)  # (n_nights, n_scorers)
+    stager = np.abs(own[:, None] - others)
+    expert = np.abs(np.array([values.experts for values in found], dtype=float) - others)
+    both = ~np.isnan(stager + expert)  # a pair counts for both or for none
+    stager, expert = np.where(both, stager, NAN), np.where(both, expert, NAN)
+    small = SMALL[quantity_of(key).short_unit]
+    logs = np.log(stager + small) - np.log(expert + small)
+    a, e, log = (_by_person(_mean_of(values), people) for values in (stager, expert, logs))
+    exists = ~np.isnan(a)
+    a, e, log = a[exists], e[exists], log[exists]
+    if not len(a):
+        return Grade(key, unknown, unknown, None, 0, None, 0, 0, NAN, NAN, limits)
+    mean, typical = ratio_of_means(a, e), typical_ratio(log)
+    n_well_scored = len(set(people[both.sum(axis=1) >= LEAST_SCORERS].tolist()))
+    verdict = verdict_of(mean, typical) if n_well_scored >= LEAST_PEOPLE else None
+    is_open = verdict == "not shown" or (verdict is None and n_scorers >= LEAST_SCORERS)
+    needed = people_needed(a, e, log) if is_open else None
+    of_stager, of_experts = _mean_of(stager, axis=0), _mean_of(expert, axis=0)  # (n_scorers,)
+    n_worse, n_experts = np.count_nonzero(of_stager < of_experts), np.count_nonzero(~np.isnan(of_experts))
+    counts = (len(a), needed, int(n_worse), int(n_experts))
+    return Grade(key, mean, typical, verdict, *counts, float(a.mean()), float(e.mean()), limits)
 
 
 def grade(
@@ -87,24 +527,26 @@ def grade(
     (1.0, None)
     """
     panels = _panels(experts, nights)
-    n = len(nights)
-    for given, what in ((stager, "stager"), (cohort, "cohort")):
-        if given is not None:
-            checks.text(given, what)
-    names = [f"night {number}" for number in range(1, n + 1)] if ids is None else texts_of(ids, "ids", n)
-    refuse_repeated(names, "nights")
-    persons = names if people is None else texts_of(people, "people", n)
+    names = _texts(ids, "ids", [f"night {number}" for number in range(1, len(nights) + 1)])
+    persons, who = _texts(people, "people", names), _texts(scorers, "scorers", _scorers(panels))
+    decoded = [night for night in nights if isinstance(night, Decoding)]
+    if decoded and len(decoded) < len(nights):
+        raise InputError(f"{len(decoded)} of {len(nights)} nights are decoded, expected all or none.")
+    facts = {
+        "stager": one_of("stager", [night.stager for night in decoded]) if stager is None else stager,
+        "cohort": one_of("cohort", [night.cohort for night in decoded]) if cohort is None else cohort,
+        "profile": one_of("profile", [night.profile.name for night in decoded]),
+        "profile_sha256": one_of("profile", [night.profile.sha256 for night in decoded]),
+    }
     measured = []
     for name, person, night, panel in zip(names, persons, nights, panels, strict=True):
         try:
             before = hypnogram_before(night) if isinstance(night, Decoding) else None
             refuse_copies(panel, hypnogram_of(night), before)
-            features = features_of_night(night)
-            measured.append(measure_panel(name, person, night, panel, features=features))
+            measured.append(measure_panel(name, person, night, panel))
         except StageGuardError as error:
             raise InputError(f"{name}: {error}") from None
-    who = _scorers(panels) if scorers is None else tuple(texts_of(scorers, "scorers", len(panels[0])))
-    return GradeCard(tuple(measured), who, _facts(nights, stager, cohort))
+    return GradeCard(tuple(measured), tuple(who), documents.read(GradeFacts, facts))
 
 
 def measure_panel(
@@ -113,151 +555,103 @@ def measure_panel(
     night: ScoredNight,
     panel: Sequence[Hypnogram | None],
     options: StatisticsOptions = AASM,
-    features: StagerFeatures | None = None,
 ) -> GradedNight:
-    """Measure one night by the stager, the experts and their consensus.
-
-    `features` are left out where they are not in the stages of the comparison.
-    """
+    """Measure one night by the stager, the experts and their consensus."""
     scored = hypnogram_of(night)
-    scorings = {
-        j: on_epochs_of(scored, hypnogram_of(each)) for j, each in enumerate(panel) if each is not None
-    }
-    if not scorings:
-        raise InputError("no expert scored it, expected one or more.")
+    given = [None if each is None else on_epochs_of(scored, hypnogram_of(each)) for each in panel]
     scheme = scored.scheme
-    for scoring in scorings.values():
-        scheme = common_scheme(scheme, scoring.scheme)
-    scorings = {j: scoring.merge(scheme) for j, scoring in scorings.items()}
-    everyone = _consensus(list(scorings.values()))
-    assert everyone is not None
-    # epochs that no expert scored say nothing of the stager
-    own = where_scored(everyone, scored.merge(scheme))
+    for scoring in given:
+        scheme = scheme if scoring is None else common_scheme(scheme, scoring.scheme)
+    scorings = [None if each is None else each.merge(scheme) for each in given]
+    everyone = _consensus(scorings)
+    if everyone is None:
+        raise InputError("no expert scored it, expected one or more.")
+    own = where_scored(everyone, scored.merge(scheme))  # epochs that no expert scored say nothing of it
     if not np.any(own.labels >= 0):
         raise InputError("no epoch has a stage both of the stager and of an expert, expected one or more.")
-    others = {j: _consensus([scorings[k] for k in scorings if k != j]) for j in scorings}
-    values = graded_values(own, options)
-    by_expert = [
-        None if j not in scorings else graded_values(scorings[j], options) for j in range(len(panel))
+    others = [
+        None if each is None else _consensus([*scorings[:j], *scorings[j + 1 :]])
+        for j, each in enumerate(scorings)
     ]
-    by_others = [graded_values(each, options) if (each := others.get(j)) else None for j in range(len(panel))]
-    by_everyone = graded_values(everyone, options)
+    by_stager, by_everyone = graded_values(own, options), graded_values(everyone, options)
+    by_expert, by_others = (
+        [{} if each is None else graded_values(each, options) for each in part] for part in (scorings, others)
+    )
     return GradedNight(
         id=name,
         person=person,
         scheme=scheme,
         epoch_seconds=scored.epoch_seconds,
-        statistics=MappingProxyType(
-            {
-                key: PanelValues(
-                    value,
-                    by_everyone[key],
-                    *(_of_key(found, key) for found in (by_expert, by_others)),
-                )
-                for key, value in values.items()
-            }
-        ),
-        scored_by=tuple(j in scorings for j in range(len(panel))),
+        statistics={
+            key: PanelValues(
+                tuple(values.get(key) for values in by_expert),
+                tuple(values.get(key) for values in by_others),
+                by_stager[key],
+                by_everyone[key],
+            )
+            for key in by_stager
+        },
+        scored_by=tuple(each is not None for each in scorings),
         kappas=tuple(
-            (_kappa(others.get(j) or everyone, own), _kappa(others.get(j), scorings.get(j)))
-            if j in scorings
-            else (NAN, NAN)
-            for j in range(len(panel))
+            (None, None) if each is None else (_kappa(rest or everyone, own), _kappa(rest, each))
+            for each, rest in zip(scorings, others, strict=True)
         ),
-        features=features if features is not None and len(features.shares) == scheme.n_stages else None,
     )
 
 
-def _of_key(found: Sequence[Mapping[str, float] | None], key: str) -> tuple[float, ...]:
-    return tuple(NAN if values is None else values[key] for values in found)
-
-
-def _consensus(scorings: Sequence[Hypnogram]) -> Hypnogram | None:
+def _consensus(scorings: Sequence[Hypnogram | None]) -> Hypnogram | None:
     """Return the consensus; of one scoring itself, of none None."""
-    if len(scorings) > 1:
-        return consensus(scorings)
-    return scorings[0] if scorings else None
+    present = [scoring for scoring in scorings if scoring is not None]
+    return consensus(present) if len(present) > 1 else next(iter(present), None)
 
 
-def _kappa(reference: Hypnogram | None, scoring: Hypnogram | None) -> float:
-    if reference is None or scoring is None:
-        return NAN
-    return cohen_kappa(contingency(reference.labels, scoring.labels, reference.scheme.n_stages))
-
-
-def features_of_night(night: ScoredNight) -> StagerFeatures | None:
-    """Return how a stager's night looks: its probabilities if it was decoded, else its labels."""
-    if isinstance(night, Decoding):
-        return features_of(night.night, night.epoch_seconds / night.profile.epoch_seconds)
-    return features_of_labels(hypnogram_of(night))
-
-
-def features_of_labels(night: Hypnogram, rows: Floats | None = None) -> StagerFeatures | None:
-    """Return the features of labels and of the probabilities behind them, of 0 and 1 if there are none.
-
-    None without a label.
-    """
-    if not np.any(night.labels >= 0):
+def _kappa(reference: Hypnogram | None, scoring: Hypnogram) -> Number:
+    if reference is None:
         return None
-    if rows is None:
-        rows = (night.labels[:, None] == np.arange(night.scheme.n_stages)).astype(np.float64)
-    # as of decoded nights, wake around the sleep does not count
-    first, stop = period_of(night.labels, night.scheme.wake_index, night.epoch_seconds)
-    first, stop = (first, stop) if first < stop else (0, night.n_epochs)
-    index = fragmentation_index(night.labels, [(first, stop)])
-    return StagerFeatures.of(rows[first:stop], night.labels[first:stop], index)
+    kappa = cohen_kappa(contingency(reference.labels, scoring.labels, reference.scheme.n_stages))
+    return None if math.isnan(kappa) else kappa
 
 
-def graded_values(night: Hypnogram, options: StatisticsOptions = AASM) -> dict[str, float]:
+def graded_values(night: Hypnogram, options: StatisticsOptions = AASM) -> dict[str, Number]:
     """Return the statistics that are graded; sleep or REM that never comes counts as coming at the end.
 
     On a night without sleep, whatever else does not exist counts as 0.
     """
-    statistics = options.measure(night)
-    values = {quantity.key: float(getattr(statistics, quantity.key)) for quantity in WITH_INTERVAL}
+    statistics, scheme = options.measure(night), night.scheme
+    values: dict[str, float] = {}
     for quantity in WITH_INTERVAL:
-        if quantity.is_latency and math.isnan(values[quantity.key]) and _may_come(statistics, quantity.needs):
-            values[quantity.key] = statistics.tib_minutes
+        value, is_of_rem = float(getattr(statistics, quantity.key)), {"REM", "REM bout"} & {*quantity.needs}
+        may_come = quantity.is_latency and statistics.has_bedtime and sum(statistics.stage_epochs) > 0
+        may_come &= scheme.wake is not None and (scheme.rem is not None or not is_of_rem)
+        values[quantity.key] = statistics.tib_minutes if math.isnan(value) and may_come else value
     values[ALL_BOUTS.key] = float(sum(statistics.bouts.values()))
-    asleep = [name for name in night.scheme.names if name != night.scheme.wake]
+    asleep = [name for name in scheme.names if name != scheme.wake]
     for quantity in STAGE:
         # minutes of wake follow from those of sleep, and so do those of the only stage of sleep
-        stages = night.scheme.names if quantity.key == "bouts" else asleep if len(asleep) > 1 else ()
+        stages = scheme.names if quantity.key == "bouts" else asleep if len(asleep) > 1 else ()
         by_stage = getattr(statistics, quantity.key)
         values |= {f"{quantity.key}_{stage}": float(by_stage[stage]) for stage in stages}
-    if statistics.tst_minutes == 0:  # without sleep there is none to be disturbed, and that may be an error
-        values = {key: 0.0 if math.isnan(value) else value for key, value in values.items()}
-    return values
+    # without sleep there is none to be disturbed, and that may be an error
+    absent = 0.0 if statistics.tst_minutes == 0 else None
+    return {key: absent if math.isnan(value) else value for key, value in values.items()}
 
 
-def _may_come(statistics: SleepStatistics, needs: Sequence[str]) -> bool:
-    """Whether a latency could exist on such a night: with bedtime and scored epochs, for REM also REM."""
-    scheme = statistics.scheme
-    if not statistics.has_bedtime or scheme.wake is None:
-        return False
-    is_of_rem = "REM" in needs or "REM bout" in needs
-    return sum(statistics.stage_epochs) > 0 and (scheme.rem is not None or not is_of_rem)
-
-
-def _panels(
-    experts: Sequence[Hypnogram] | Sequence[Sequence[Hypnogram | None]], nights: Sequence[ScoredNight]
-) -> list[list[Hypnogram | None]]:
+def _panels(experts: Any, nights: Any) -> list[list[Hypnogram | None]]:
     """Return a list of scorings per night, all of one length."""
-    given: list[tuple[object, str]] = [(experts, "experts"), (nights, "nights")]
-    for value, what in given:
-        if not isinstance(value, Sequence) or isinstance(value, str):
+    for value, what in ((experts, "experts"), (nights, "nights")):
+        if not isinstance(value, list | tuple):
             raise InputError(f"{what} are {checks.shown(value)}, expected a list with an entry per night.")
     if len(nights) != len(experts) or not nights:
         raise InputError(
             f"got {len(nights)} nights and experts of {len(experts)}, expected scorings of every night."
         )
-    panels: list[list[Hypnogram | None]] = []
-    for number, panel in enumerate(experts, start=1):
-        what = f"night {number}: the expert"
-        if isinstance(panel, Sequence) and not isinstance(panel, str) and panel:
-            panels.append([None if each is None else expert_of(each, what) for each in panel])
-        else:
-            panels.append([expert_of(panel, what)])
+    panels = []
+    for number, given in enumerate(experts, start=1):
+        panel, what = (
+            given if isinstance(given, list | tuple) and given else [given],
+            f"night {number}: the expert",
+        )
+        panels.append([None if each is None else expert_of(each, what) for each in panel])
     lengths = {len(panel) for panel in panels}
     if len(lengths) > 1:
         raise InputError(
@@ -267,32 +661,22 @@ def _panels(
     return panels
 
 
-def texts_of(values: Sequence[str], what: str, n: int) -> list[str]:
-    """Return a text for each of n nights or experts."""
-    texts = [checks.text(value, what, empty=False) for value in checks.items(values, what, lambda v, _: v)]
-    if len(texts) != n:
-        raise InputError(f"got {len(texts)} {what}, expected {n}.")
-    return texts
+def _texts(values: Sequence[str] | None, what: str, otherwise: Sequence[str]) -> Sequence[str]:
+    """Return a text for each night or expert, by default these."""
+    if values is None:
+        return otherwise
+    texts = documents.read(tuple[documents.Text, ...], values, what)
+    if len(texts) != len(otherwise):
+        raise InputError(f"got {len(texts)} {what}, expected {len(otherwise)}.")
+    return tuple(texts)
 
 
-def _scorers(panels: Sequence[Sequence[Hypnogram | None]]) -> tuple[str, ...]:
+def _scorers(panels: Sequence[Sequence[Hypnogram | None]]) -> list[str]:
     """Return the experts' names, where every night says the same ones; else their numbers."""
-    numbered = tuple(f"expert {number}" for number in range(1, len(panels[0]) + 1))
     columns = [{each.scorer for each in column if each is not None} for column in zip(*panels, strict=True)]
-    names = tuple(next(iter(column)) or "" for column in columns if len(column) == 1)
-    return names if len(set(names) - {""}) == len(columns) else numbered
-
-
-def _facts(nights: Sequence[ScoredNight], stager: str | None, cohort: str | None) -> GradeFacts:
-    """Return whose nights these are; refuse nights of several profiles or stagers."""
-    decoded = [night for night in nights if isinstance(night, Decoding)]
-    if decoded and len(decoded) < len(nights):
-        raise InputError(f"{len(decoded)} of {len(nights)} nights are decoded, expected all or none.")
-    profile = one_of("profile", [night.profile.name for night in decoded])
-    sha256 = one_of("profile", [night.profile.sha256 for night in decoded])
-    stager = stager or one_of("stager", [night.stager for night in decoded])
-    cohort = cohort or one_of("cohort", [night.cohort for night in decoded])
-    return GradeFacts(stager, cohort, profile, sha256)
+    names = [next(iter(column)) or "" for column in columns if len(column) == 1]
+    is_named = len(set(names) - {""}) == len(columns)
+    return names if is_named else [f"expert {number}" for number in range(1, len(columns) + 1)]
 
 
 def one_of(what: str, values: Sequence[str | None]) -> str | None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.posterior import path_marginals
-from stageguard.measures.expert_units import TABLE_EPOCH_SECONDS, expert_errors
+from stageguard.measures.grade import TABLE_EPOCH_SECONDS, expert_errors
 from stageguard.measures.statistics import AASM, StatisticsOptions
 
 HINGING = ("tst_minutes", "sol_minutes", "waso_minutes", "rem_latency_minutes", "rem_latency_bout_minutes")

@@ -30,7 +30,7 @@ from stageguard.measures.cohort import (
     count_steered,
     measure_night,
 )
-from stageguard.measures.grade_card import GradeCard, graded_as, require_card
+from stageguard.measures.grade import GradeCard, require_card
 from stageguard.measures.samples import METHOD_OF_GROUPS as GROUPS_METHOD
 from stageguard.measures.samples import METHOD_OF_PLOTS
 from stageguard.measures.validity import place_in
@@ -142,7 +142,7 @@ def cohort_report(
             if name in rows:
                 raise InputError(f"two nights are named {name!r}, expected a name of its own for each.")
             if grade is not None:
-                grade.refuse_other(*graded_as(night))
+                grade.refuse_other(night)
             rows[name] = _measure_row(name, night, bands_from, (experts or {}).get(name))
         except InputError as error:
             failures.append(Failure(name, str(error)))

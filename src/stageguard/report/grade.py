@@ -6,15 +6,16 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from stageguard.measures.expert_units import (
+from stageguard.measures.grade import (
     CONFIDENCE,
     LEAST_PEOPLE,
     LEAST_SCORERS,
     LIMIT,
+    Grade,
+    GradeCard,
     Ratio,
     expert_errors,
 )
-from stageguard.measures.grade_card import Grade, GradeCard
 from stageguard.night.colours import PAGE, STAGES
 from stageguard.night.quantities import quantity_of
 from stageguard.report.numbers import ABSENT, and_list, count, number_text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stageguard.measures.grade_card import NOT_GRADED, GradeCard
+from stageguard.measures.grade import NOT_GRADED, GradeCard
 from stageguard.report.numbers import count
 
 WITHOUT_CARD = (

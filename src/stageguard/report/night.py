@@ -16,7 +16,7 @@ from stageguard.formats.raw_night import Event
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import explain
 from stageguard.measures.bouts import cuts_of, hypnogram_before
-from stageguard.measures.grade_card import GradeCard, graded_as, require_card
+from stageguard.measures.grade import GradeCard, require_card
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.timing import Moment
@@ -100,7 +100,7 @@ def night_report(
     checks.items(annotations, "annotations", _check_event)
     if grade is not None:
         require_card(grade, "grade")
-        grade.refuse_other(*graded_as(decoding))
+        grade.refuse_other(decoding)
     expert = None if expert is None else align_expert(expert, decoding)
     options = StatisticsOptions(
         lights_off=lights_off,

@@ -13,7 +13,7 @@ from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import Agreement, agreement, common_scheme, merged_pairs
 from stageguard.measures.bouts import cuts_of, hypnogram_before, hypnogram_of, pair_counts, period_for
 from stageguard.measures.cohort import count_steered
-from stageguard.measures.grade_card import GradeCard
+from stageguard.measures.grade import GradeCard
 from stageguard.measures.hinges import hinges_of
 from stageguard.measures.intervals import (
     DEFAULT_DRAWS,

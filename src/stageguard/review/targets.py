@@ -36,7 +36,7 @@ from stageguard.errors import InputError
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.offsets import Offsets, draw_night, log_sums, random_offsets
 from stageguard.guard.posterior import uncut
-from stageguard.measures.expert_units import TABLE_EPOCH_SECONDS, expert_errors
+from stageguard.measures.grade import TABLE_EPOCH_SECONDS, expert_errors
 from stageguard.measures.statistics import MINUTES_OF_STAGE, statistics_of_many
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.quantities import REPORTED, Quantity, quantity_of

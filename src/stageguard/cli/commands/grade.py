@@ -19,7 +19,7 @@ from stageguard.errors import InputError, Message
 from stageguard.files import check_apart, check_places, write_together
 from stageguard.formats.companions import read_subjects
 from stageguard.measures.agreement import swapped_words
-from stageguard.measures.grade_card import GradeCard
+from stageguard.measures.grade import GradeCard
 from stageguard.night.timing import Moment
 from stageguard.report.grade import (
     fact_rows,
@@ -133,7 +133,7 @@ def grade(
     for pairs in zip(*(each.pairs for each in done), strict=True):
         remarks = swapped_words([night.id for night in nights], pairs)
         inputs = replace(inputs, notes=(*inputs.notes, *remarks))
-    card = GradeCard(nights, tuple(each.name for each in experts), facts, reader.to_dict())
+    card = GradeCard(nights, tuple(each.name for each in experts), facts)
     texts = {path: card.text if path.suffix.lower() == CARD else grade_page(card) for path in written}
     if texts:
         write_together(texts, overwrite=overwrite)

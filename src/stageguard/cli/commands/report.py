@@ -34,7 +34,7 @@ from stageguard.formats.companions import SOME_DAY, ListRow
 from stageguard.formats.outputs import REPORT_SUFFIX, is_output, output_paths, relative_path
 from stageguard.formats.raw_night import Event
 from stageguard.guard.decoding import Decoding
-from stageguard.measures.grade_card import GradeCard
+from stageguard.measures.grade import GradeCard
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.timing import Moment

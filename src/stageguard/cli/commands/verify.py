@@ -1,4 +1,4 @@
-"""`stageguard verify`: decode or measure again and compare."""
+"""`stageguard verify`: decode again and compare."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from click.exceptions import Exit
 
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.graded_files import GradeReader, recorded_file
 from stageguard.cli.terminal import Console, one_line, print_json
-from stageguard.measures.grade_card import GradeCard, GradedNight, GradeFacts
-from stageguard.runner.verify import Verification, verify_output
+from stageguard.runner.verify import verify_output
 from stageguard.runner.verify_card import is_card, verify_card
 from stageguard.version import __version__
 
@@ -27,7 +25,7 @@ from stageguard.version import __version__
 )
 @opt.as_json
 def verify(output: Path, source: Path | None, as_json: bool) -> None:
-    """Check an output by decoding its input again with its profile, or a grade card by measuring again.
+    """Check an output by decoding its input again with its profile, or a grade card by its hashes.
 
     Examples
     --------
@@ -37,7 +35,7 @@ def verify(output: Path, source: Path | None, as_json: bool) -> None:
     if is_card(output):
         if source is not None:
             raise UsageError("--input is for outputs of decode: a card names its own files.")
-        verification = _verify_card(output)
+        verification = verify_card(output)
     else:
         verification = verify_output(output, source, say=one_line)
     if as_json:
@@ -59,11 +57,3 @@ def verify(output: Path, source: Path | None, as_json: bool) -> None:
         out.print(f"{output.name}: {verdict}", style="bold")
     if not verification.ok:
         raise Exit(1)
-
-
-def _verify_card(path: Path) -> Verification:
-    def measure_again(card: GradeCard, night: GradedNight) -> tuple[GradedNight, GradeFacts]:
-        reader = GradeReader.from_dict(card.reading, card.scorers, path.parent)
-        return reader.measure_again(night)
-
-    return verify_card(path, measure_again, recorded_file)
