@@ -59,12 +59,12 @@ def main() -> None:
             print(f"step {step:2d}  loss {loss.item():.3f}")
 
     features, labels = features_of(99)
-    result = guarded.predict(features)
+    (result,) = guarded.predict([features])
     for name, found in (("network", result.argmax), ("decoded", result.hypnogram.labels)):
         print(f"{name}: {(torch.tensor(found) == labels).float().mean():.1%} of epochs as simulated")
     print(result.strength)
     same = decode(
-        guarded.probabilities(features), PROFILE, trained="natural"
+        guarded.probabilities([features])[0], PROFILE, trained="natural"
     )  # what predict did, in two steps
     assert (same.hypnogram.labels == result.hypnogram.labels).all()
 

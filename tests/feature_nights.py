@@ -50,8 +50,6 @@ def options(**changes: Any) -> TrainingOptions:
         "sequence_epochs": 20,
         "steps": 24,
         "batch_size": 4,
-        "optimiser": "adamw",
-        "schedule": "one-cycle",
         "learning_rate": 1e-2,
         "evaluate_every": 8,
         "device": "cpu",

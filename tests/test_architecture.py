@@ -181,7 +181,7 @@ def public_hints() -> Iterator[tuple[str, object]]:
 
 
 # Hints that name what is imported only when it is used, since it needs torch.
-HEAVY_HINTS = {"stage"}
+HEAVY_HINTS = {"stage", "TrainedModel", "load_model"}
 
 
 def test_type_hints_of_every_public_name_resolve():

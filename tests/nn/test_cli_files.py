@@ -12,7 +12,7 @@ from cli_runner import Runner, error_line
 from feature_nights import cohort, feature_table, options, write_csv
 from messages import each_mentions, mentions
 from stageguard.documents import toml_text
-from stageguard.nn.checkpoint import load_model
+from stageguard.nn.model import load_model
 from stageguard.nn.training import train
 from stageguard.profile.profile import Profile
 from stageguard.signals.features import Recipe
@@ -67,7 +67,7 @@ def test_the_line_of_an_evaluation_has_the_means_of_the_log(run, place):
 def test_a_warning_says_what_can_be_done_in_a_configuration(run, place):
     (place / "config.toml").write_text(CONFIG.replace("penalty_weight = 0.0\n", ""))
     said = run("train", place / "config.toml", "--json").json["warnings"]
-    assert each_mentions(said, ("'human-psg-3'", '"W"', '"R"', 0))
+    assert each_mentions(said, ("'human-psg-3'", "rare", "zero"))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_an_output_that_cannot_be_written_is_said_before_anything_is_read(run, p
     (place / "file").write_text("x")
     shutil.rmtree(place / "features")
     line = error_line(run("train", place / "config.toml", "-o", place / "file" / "m"))
-    assert line.startswith("cannot write into ") and mentions(line, "Choose a folder", "write")
+    assert mentions(line, "cannot write into", place / "file" / "m")
 
 
 def test_a_profile_beside_the_configuration_is_found_from_anywhere(run, place, monkeypatch):

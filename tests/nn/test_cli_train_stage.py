@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from cli_runner import Ran, Runner, error_line
 from feature_nights import NAMES, cohort, feature_table, write_csv
 from messages import mentions
 from stageguard.formats.read import read_density
-from stageguard.nn.checkpoint import load_model
+from stageguard.nn.model import load_model
 
 CONFIG = """
 data = "features"
@@ -25,8 +26,6 @@ absolute = ["clock"]
 sequence_epochs = 20
 steps = 40
 batch_size = 4
-optimiser = "adamw"
-schedule = "one-cycle"
 learning_rate = 1e-2
 evaluate_every = 10
 device = "cpu"
@@ -60,7 +59,7 @@ def model(place):
     from stageguard.nn.training import train as run_training
 
     said = read_config(place / "config.toml")
-    run_training(read_folder(said.data, WNR3), said.options, place / "trained")
+    run_training(read_folder(Path(said.data), WNR3), said.options, place / "trained")
     return place / "trained"
 
 
@@ -74,7 +73,7 @@ def test_train_writes_a_network_and_shows_the_parts_of_the_loss(run, place):
     card = json.loads((place / "model" / "model.json").read_text())
     assert card["network"]["small"] is True
     again = error_line(run("train", place / "config.toml", "--small"))
-    assert mentions(again, "--overwrite", "anew")
+    assert mentions(again, "already", "overwrite", "anew")
     said = run("train", place / "config.toml", "--small", "--overwrite", "--json")
     assert said.json["best_kappa"] > 0.5
     assert said.err == ""
@@ -182,7 +181,7 @@ def test_stage_refuses_what_it_cannot_do(run, model, tmp_path, arguments, expect
 def test_stage_names_a_model_that_is_none_and_outputs_in_the_way(run, model, tmp_path):
     path = write_csv(tmp_path / "a.csv", feature_table(70))
     line = error_line(run("stage", "--stager", tmp_path, path, "-o", tmp_path / "out"))
-    assert mentions(line, "model.json", "Train one first")
+    assert mentions(line, "holds no model.json")
     assert run("stage", "--stager", model, path, "-o", tmp_path / "out").code == 0
     assert run("stage", "--stager", model, path, "-o", tmp_path / "out").code == 0  # nothing to do
     said = ("stage", "--stager", model, path, "-o", tmp_path / "out", "--no-temperature")

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from feature_nights import NAMES, cohort, feature_table, write_csv
 from messages import mentions
-from stageguard import schema
+from stageguard.documents import plain, read
 from stageguard.errors import FileFormatError, InputError
 from stageguard.night.stages import AASM5, WNR3, WS2
-from stageguard.nn.data import read_features, read_folder
-from stageguard.nn.tables import (
+from stageguard.nn.data import (
     Normalisation,
     check_together,
     count_labels,
     cut_windows,
+    epoch_length,
+    feature_files,
+    fingerprint,
     make_batch,
+    read_features,
+    read_folder,
     round_of_batches,
+    soften,
     split_subjects,
+    stage_windows,
     take_subjects,
+    window_starts,
 )
 
 
@@ -40,16 +49,17 @@ def test_csv_and_npz_read_back_as_they_were(tmp_path):
         names=table.names,
         subject="s1",
         epoch=table.epochs,
-        labels=table.labels,
+        stage=[WNR3.names[label] for label in table.labels],
         epoch_seconds=30.0,
+        recipe='{"name": "own"}',
     )
     archived = read_features(tmp_path / "night1.npz", WNR3)
-    assert archived.epoch_seconds == 30.0
-    for read in (back, archived):
-        assert (read.recording, read.subject, read.names) == ("night1", "s1", NAMES)
-        np.testing.assert_array_equal(read.values, table.values)
-        np.testing.assert_array_equal(read.labels, table.labels)
-        np.testing.assert_array_equal(read.epochs, table.epochs)
+    assert (archived.epoch_seconds, archived.recipe) == (30.0, {"name": "own"})
+    for found in (back, archived):
+        assert (found.recording, found.subject, found.names) == ("night1", "s1", NAMES)
+        np.testing.assert_array_equal(found.values, table.values)
+        np.testing.assert_array_equal(found.labels, table.labels)
+        np.testing.assert_array_equal(found.epochs, table.epochs)
 
 
 def test_finer_stages_are_merged_and_unscored_ones_kept_apart(tmp_path):
@@ -60,56 +70,125 @@ def test_finer_stages_are_merged_and_unscored_ones_kept_apart(tmp_path):
     assert read_features(path).labels is None
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        ("stage,x,y\nW,1,nan\n", ("a.csv", "'y'", 0, "Fill")),
-        ("stage,x,y\nW,1,inf\n", ("a.csv", "feature", "'y'", "epoch", 0)),
-        ("stage,x\nW,\n", ("a.csv", "has a feature")),
-        ("stage,x\nW,high\n", ("a.csv", "'x'", "'high'", 0)),
-        ("stage,x\nN9,1\n", ("a.csv", 2, "'N9'", "'wnr3'", "W, N, R")),
-        ("stage,x\n7,1\n", ("a.csv", 2, "'7'", "'wnr3'")),
-        ("stage,x\n", ("a.csv", "has no rows")),
-        ("stage,x\nW,1,2\n", ("a.csv", 2, 3, 2)),
-        ("stage,epoch,x\nW,4,1\nW,3,1\n", ("a.csv", 2, "increasing")),
-        ("subject,x\np,1\nq,1\n", ("a.csv", 2, "subjects")),
-    ],
-)
+def test_columns_of_ours_are_recognised_however_they_are_capitalised(tmp_path):
+    (tmp_path / "a.csv").write_text("Subject,EPOCH,Stage,x\np,3,W,1\np,90000.0,R,2\n")
+    table = read_features(tmp_path / "a.csv", WNR3)
+    assert (table.subject, table.names) == ("p", ("x",))
+    assert table.epochs.tolist() == [3, 90_000]
+    assert table.labels.tolist() == [0, 2]
+
+
+def test_only_the_named_features_have_to_be_numbers(tmp_path):
+    (tmp_path / "a.csv").write_text("note,x,y\nhello,1,\nbye,2,\n")
+    table = read_features(tmp_path / "a.csv", only=["x"])
+    assert table.names == ("x",)
+    assert table.values[:, 0, 0].tolist() == [1.0, 2.0]
+    np.savez(tmp_path / "b.npz", features=[[np.nan, 1.0], [2.0, 3.0]], names=["z", "x"])
+    assert read_features(tmp_path / "b.npz", only=["x"]).values[:, 0, 0].tolist() == [1.0, 3.0]
+    assert mentions(message(FileFormatError, read_features, tmp_path / "b.npz", only=["X"]), "'X'", "'x'")
+
+
+def test_what_was_written_from_a_folders_tables_is_not_taken_for_one(tmp_path):
+    for seed in (1, 2):
+        write_csv(tmp_path / f"night{seed}.csv", feature_table(seed))
+    for ending in ("hypnodensity.csv", "hypnogram.tsv", "changes.tsv"):
+        (tmp_path / f"night1.{ending}").write_text("W\n1\n")
+    assert [path.name for path in feature_files(tmp_path)] == ["night1.csv", "night2.csv"]
+    assert [table.names for table in read_folder(tmp_path, WNR3)] == [NAMES, NAMES]
+
+
+TABLES = {  # content of a file, and what the error says
+    "half a signal": ("stage,x,y\nW,1,nan\n", ("'y'", 0)),
+    "infinite": ("stage,x,y\nW,1,inf\n", ("'y'", 0)),
+    "empty": ("stage,x\nW,\n", ("has a feature",)),
+    "text": ("stage,x\nW,high\n", (2, "'x'", "'high'")),
+    "no such stage": ("stage,x\nN9,1\n", ("'N9'", "W, N, R")),
+    "no rows": ("stage,x\n", ("has no rows",)),
+    "a long row": ("stage,x\nW,1,2\n", (2, 3)),
+    "a column twice": ("stage,Stage,x\nW,N,1\n", ("twice",)),
+    "epochs backwards": ("stage,epoch,x\nW,4,1\nW,3,1\n", ("increasing",)),
+    "half epochs": ("epoch,x\n0,1\n1.5,2\n", ("epoch", "whole number")),
+    "no epoch": ("epoch,x\n0,1\nfirst,2\n", ("epoch", "first")),
+    "two subjects": ("subject,x\np,1\nq,1\n", (2, "subjects")),
+}
+
+
+@pytest.mark.parametrize(("content", "expected"), TABLES.values(), ids=TABLES)
 def test_a_bad_table_is_one_line_that_names_the_file(tmp_path, content, expected):
     (tmp_path / "a.csv").write_text(content)
-    assert mentions(message(FileFormatError, read_features, tmp_path / "a.csv", WNR3), *expected)
+    text = message(FileFormatError, read_features, tmp_path / "a.csv", WNR3)
+    assert mentions(text, "a.csv", *expected)
 
 
-def test_a_label_out_of_range_is_named():
-    labels = feature_table(1).labels.copy()
-    labels[7] = 3
-    assert mentions(message(InputError, feature_table, 1, labels=labels), "night1", 3, 7, 0, 2, "W, N, R", -1)
+ARCHIVES = {
+    "no names": ({"names": None}, ("'names'",)),
+    "names scalar": ({"names": "x"}, ("'names'",)),
+    "names short": ({"names": ["x"]}, (1, "different", 2)),
+    "text features": ({"features": np.full((12, 2), "a")}, ("<U1", "real numbers")),
+    "epoch short": ({"epoch": np.arange(3)}, ("12 increasing",)),
+    "epoch nan": ({"epoch": np.full(12, np.nan)}, ("epoch", "whole number")),
+    "seconds text": ({"epoch_seconds": "x"}, ("epoch_seconds",)),
+    "seconds negative": ({"epoch_seconds": -1.0}, ("epoch_seconds", -1.0)),
+    "stage short": ({"stage": ["W"]}, ("labels", 12)),
+    "recipe no JSON": ({"recipe": "{"}, ("recipe",)),
+}
 
 
-def test_an_archive_cut_in_half_or_without_names_is_one_line(tmp_path):
+@pytest.mark.parametrize(("changes", "expected"), ARCHIVES.values(), ids=ARCHIVES)
+def test_a_bad_archive_is_one_line_that_names_the_file(tmp_path, changes, expected):
+    held = {"features": np.ones((12, 2)), "names": ["x", "y"], "epoch": np.arange(12)} | changes
+    np.savez(tmp_path / "a.npz", **{k: np.array(v) for k, v in held.items() if v is not None})
+    text = message(FileFormatError, read_features, tmp_path / "a.npz", WNR3)
+    assert mentions(text, "a.npz", *expected)
+
+
+def test_half_an_archive_or_another_file_is_one_line(tmp_path):
     path = tmp_path / "a.npz"
-    np.savez(path, features=np.zeros((3, 2)))
-    assert mentions(message(FileFormatError, read_features, path), "a.npz", "no array names")
-    path.write_bytes(path.read_bytes()[:150])
-    assert mentions(message(FileFormatError, read_features, path), "a.npz", "damaged or cut")
+    np.savez(path, features=np.zeros((3, 2)), names=["x", "y"])
+    half = path.read_bytes()[:150]
+    np.save(tmp_path / "b.npy", np.ones(3))
+    for content in (half, b"text", (tmp_path / "b.npy").read_bytes()):
+        path.write_bytes(content)
+        assert mentions(message(FileFormatError, read_features, path), "a.npz", "damaged")
 
 
 def test_a_folder_must_hold_tables_of_one_kind(tmp_path):
-    assert mentions(message(InputError, read_folder, tmp_path / "none", WNR3), "not a folder")
+    assert mentions(message(InputError, read_folder, tmp_path / "none", WNR3), "folder")
     assert mentions(message(InputError, read_folder, tmp_path, WNR3), "no feature table")
     write_csv(tmp_path / "a.csv", feature_table(1))
     odd = feature_table(2, names=("theta", "delta", "muscle", "sigma"))
     write_csv(tmp_path / "b.csv", odd)
-    assert mentions(message(InputError, read_folder, tmp_path, WNR3), "'clock'", "Compute")
+    assert mentions(message(InputError, read_folder, tmp_path, WNR3), "b", "features", "a")
 
 
 def test_tables_without_subject_or_stages_cannot_train(tmp_path):
     (tmp_path / "a.csv").write_text("stage,x\nW,1\n")
     nobody = read_features(tmp_path / "a.csv", WNR3)
-    assert mentions(message(InputError, check_together, [nobody]), "not say whose", "column")
+    assert mentions(message(InputError, check_together, [nobody]), "no subject")
     unscored = feature_table(1, labels=np.full(90, -1))
     assert mentions(message(InputError, check_together, [unscored]), "no scored epoch")
-    assert mentions(message(InputError, check_together, []), "is no recording")
+    assert mentions(message(InputError, check_together, []), "no recording")
+    for other in (
+        feature_table(2, scheme=AASM5),
+        feature_table(2, recipe={"name": "own"}),
+        feature_table(2, values=np.zeros((90, 2, 4))),
+    ):
+        assert mentions(message(InputError, check_together, [feature_table(1), other]), "night2", "night1")
+
+
+def test_epoch_lengths_of_tables_and_options_agree():
+    timed, other = feature_table(1, epoch_seconds=30.0), feature_table(2, epoch_seconds=20.0)
+    assert epoch_length([feature_table(0), timed]) == epoch_length([timed], 30.0) == 30.0
+    assert (epoch_length(cohort(2)), epoch_length(cohort(2), 15.0)) == (None, 15.0)
+    assert mentions(message(InputError, epoch_length, [timed, other]), "night2", "20 s", "30 s")
+    assert mentions(message(InputError, epoch_length, [timed], 20.0), "night1", "30 s", "20 s")
+
+
+def test_the_fingerprint_of_the_data_knows_epoch_length_and_recipe():
+    changes = ({}, {"epoch_seconds": 30.0}, {"recipe": {"name": "own"}}, {"subject": "x"})
+    prints = [fingerprint([feature_table(1, **change)]) for change in (*changes, {})]
+    assert len(set(prints)) == 4
+    assert prints[0] == prints[-1]
 
 
 def test_a_gap_or_an_epoch_without_signal_ends_a_stretch():
@@ -140,9 +219,6 @@ def test_subjects_are_taken_by_name():
         message(InputError, take_subjects, tables, ["p7"], "held_out_subjects"),
         "held_out_subjects",
         "'p7'",
-        "p0",
-        "p1",
-        "p2",
     )
     assert mentions(
         message(InputError, take_subjects, tables, ["p0", "p1", "p2"], "held_out_subjects"),
@@ -154,9 +230,7 @@ def test_subjects_are_taken_by_name():
 def test_a_stage_absent_from_training_is_named():
     labels = feature_table(1).labels.copy()
     labels[labels == 2] = -1
-    assert mentions(
-        message(InputError, count_labels, [feature_table(1, labels=labels)], WNR3), "R", "occur", 1
-    )
+    assert mentions(message(InputError, count_labels, [feature_table(1, labels=labels)], WNR3), "R", "occur")
     assert count_labels([feature_table(1)], WNR3).tolist() == [30, 30, 30]
 
 
@@ -210,7 +284,7 @@ def test_nights_are_scaled_by_themselves_and_the_clock_by_all():
     assert (theirs[..., 3] == 5.0).all()  # far from any clock seen in training, clipped
     assert abs(ours[..., :3].mean()) < 1e-6
     assert np.ptp(ours[..., 3]) > 1
-    assert schema.read_table(Normalisation, schema.plain_table(scale)) == scale
+    assert read(Normalisation, plain(scale)) == scale
     assert mentions(message(InputError, Normalisation.fit, tables, ["clok"]), "'clok'", "'clock'")
 
 
@@ -220,6 +294,39 @@ def test_a_constant_feature_becomes_zero_not_nan():
     assert (Normalisation()(feature_table(1, values=features))[..., 2] == 0).all()
 
 
-def test_tables_must_share_a_scheme():
-    mixed = [feature_table(1), feature_table(2, scheme=AASM5)]
-    assert mentions(message(InputError, check_together, mixed), "night2", "night1")
+@pytest.mark.parametrize("n_epochs", [1, 9, 10, 11, 14, 15, 1003])
+def test_windows_cover_everything_and_end_with_the_recording(n_epochs):
+    starts = window_starts(n_epochs, 10)
+    assert starts[0] == 0
+    assert {t for s in starts for t in range(s, min(s + 10, n_epochs))} == set(range(n_epochs))
+    assert max(starts) + 10 == max(n_epochs, 10)
+    assert len(starts) == len(set(starts))
+    assert all(b - a <= 5 for a, b in pairwise(starts))
+
+
+def by_place(windows):
+    """Probabilities that show where in its window an epoch was."""
+    rising = 1 / (1 + np.exp(-np.arange(windows.shape[1]) / 10))
+    return np.broadcast_to(np.stack([rising, 1 - rising], axis=1), (*windows.shape[:2], 2))
+
+
+def test_overlapping_windows_are_averaged():
+    rows = stage_windows(np.zeros((17, 1, 2)), 10, by_place)
+    for t in range(17):
+        seen = [1 / (1 + np.exp(-(t - s) / 10)) for s in (0, 5, 7) if s <= t < s + 10]
+        assert rows[t, 0] == pytest.approx(np.mean(seen), abs=1e-12)
+
+
+@pytest.mark.parametrize(("n_epochs", "length", "shown"), [(170, None, 170), (3, 10, 10), (1, 10, 10)])
+def test_a_night_is_shown_whole_or_padded_to_the_length(n_epochs, length, shown):
+    seen = []
+    rows = stage_windows(np.ones((n_epochs, 1, 2)), length, lambda x: seen.append(x) or by_place(x))
+    assert [x.shape for x in seen] == [(1, shown, 1, 2)]
+    assert not seen[0][0, n_epochs:].any()
+    assert rows.shape == (n_epochs, 2)
+
+
+def test_softening_by_one_changes_nothing():
+    honest = np.random.default_rng(0).dirichlet([2.0, 1.0, 1.0], size=100)
+    np.testing.assert_allclose(soften(honest, 1.0), honest, atol=1e-9)
+    np.testing.assert_allclose(soften(soften(honest, 2.0), 0.5), honest, atol=1e-9)

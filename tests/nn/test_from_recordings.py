@@ -183,4 +183,4 @@ def test_a_dataset_without_a_recipe_is_refused(run, tmp_path):
     (tmp_path / "config.toml").write_text(CONFIG.replace('recipe = "bioradar"\n', ""))
     ran = run("train", tmp_path / "config.toml")
     assert ran.code == 1
-    assert mentions(ran.err, "dataset", "no recipe for")
+    assert mentions(ran.err, "dataset", "recipe")

@@ -26,12 +26,10 @@ from stageguard.errors import (
     OutputExistsError,
     StageGuardError,
 )
-from stageguard.nn.backbones import BUILT_IN
-from stageguard.nn.card import FeatureSet, ModelCard
-from stageguard.nn.checkpoint import TrainedModel, save_model
-from stageguard.nn.onnx_export import export_onnx
-from stageguard.nn.onnx_file import AXES, METADATA, load_onnx
-from stageguard.nn.tables import Normalisation
+from stageguard.nn.backbones import BACKBONES
+from stageguard.nn.data import Normalisation
+from stageguard.nn.model import FeatureSet, ModelCard, TrainedModel, save_model
+from stageguard.nn.onnx import METADATA, export_onnx, load_onnx
 from stageguard.synthetic import simulate_recording
 
 onnx = pytest.importorskip("onnx")
@@ -84,7 +82,7 @@ def run(capsys) -> Runner:
     return Runner(capsys)
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", BACKBONES)
 def test_an_exported_network_gives_the_same_probabilities(name, tmp_path):
     model = network(name, small=True)
     exported = load_onnx(export_onnx(model, tmp_path / "model.onnx"))
@@ -101,7 +99,7 @@ def test_an_exported_network_gives_the_same_probabilities(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", BACKBONES)
 def test_a_network_of_published_size_is_exported_too(name, tmp_path):
     model = network(name, n_frames=29, length=None)
     exported = load_onnx(export_onnx(model, tmp_path / "model.onnx"))
@@ -138,9 +136,6 @@ def test_a_file_is_not_replaced_or_named_otherwise(file, model, tmp_path):
     with pytest.raises(InputError) as error:
         export_onnx(model, tmp_path / "model.pt")
     assert mentions(str(error.value), "model.pt", ".onnx")
-    with pytest.raises(InputError) as error:
-        export_onnx(tmp_path, tmp_path / "model.onnx")
-    assert mentions(str(error.value), "TrainedModel", "load_model")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -316,9 +311,8 @@ def test_probabilities_are_taken_as_they_are_and_night_scores_are_the_default(tm
     standard = np.clip((rows - rows.mean(axis=0)) / rows.std(axis=0), -5, 5)
     by_hand = replace(table, values=standard.astype(np.float32)[:, None])
     np.testing.assert_allclose(scaled, expected_rows(by_hand), rtol=0, atol=CLOSE)
-    bad = load_onnx(linear(tmp_path / "c.onnx", FACTS | {"output": "probabilities"}))
-    with pytest.raises(InputError) as error:
-        bad.probabilities(table)
+    with pytest.raises(FileFormatError) as error:
+        load_onnx(linear(tmp_path / "c.onnx", FACTS | {"output": "probabilities"}))
     assert "\n" not in str(error.value)
     # one epoch at a time: no row alone tells
     one = {"layout": ["epochs", "features"], "length": 1}
@@ -326,6 +320,19 @@ def test_probabilities_are_taken_as_they_are_and_night_scores_are_the_default(tm
         softened = load_onnx(linear(tmp_path / "d.onnx", facts, nodes=nodes, shape=shape))
         with pytest.raises(InputError, match=r"these are probabilities.*Say 'probabilities' there\.$"):
             softened.probabilities(table)
+
+
+def test_probabilities_that_are_said_to_be_logits_are_refused_by_their_values(tmp_path):
+    nodes = [
+        helper.make_node("MatMul", ["x", "weights"], ["z"]),
+        helper.make_node("Softmax", ["z"], ["y"], axis=-1),
+    ]
+    one = {"layout": ["epochs", "features"], "length": 1}  # one epoch at a time: no row alone tells
+    for facts, shape in ((FACTS, ("w", "n", 4)), (FACTS | one, ("n", 4))):
+        with pytest.raises(StageGuardError, match=r"these are probabilities.*Say 'probabilities' there\.$"):
+            load_onnx(linear(tmp_path / "d.onnx", facts, nodes=nodes, shape=shape)).probabilities(
+                feature_table(1)
+            )
 
 
 def external(path):
@@ -340,99 +347,45 @@ def external(path):
     path.write_bytes(model.SerializeToString())
 
 
-def external_inside(path):
-    """In the branch of an If, where a look at the initializers alone would not find it."""
-    external(path)
-    tensor = onnx.load(path, load_external_data=False).graph.initializer[0]
-    node = helper.make_node("Constant", [], ["inner"], value=tensor)
-    branch = helper.make_graph([node], "branch", [], [helper.make_tensor_value_info("inner", FLOAT, [4, 3])])
-    nodes = [
-        helper.make_node(
-            "Constant", [], ["c"], value=helper.make_tensor("c", onnx.TensorProto.BOOL, [], [True])
-        ),
-        helper.make_node("If", ["c"], ["w"], then_branch=branch, else_branch=branch),
-        helper.make_node("MatMul", ["x", "w"], ["y"]),
-    ]
-    linear(path, nodes=nodes)
-
-
-def looping(path):
-    """A valid network that would go round for ever."""
-    kinds = onnx.TensorProto
-    body = helper.make_graph(
-        [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Identity", ["v"], ["v2"])],
-        "body",
-        [
-            helper.make_tensor_value_info("i", kinds.INT64, []),
-            helper.make_tensor_value_info("go", kinds.BOOL, []),
-            helper.make_tensor_value_info("v", FLOAT, None),
-        ],
-        [
-            helper.make_tensor_value_info("on", kinds.BOOL, []),
-            helper.make_tensor_value_info("v2", FLOAT, None),
-        ],
-    )
-    always = helper.make_tensor("always", kinds.BOOL, [], [True])
-    nodes = [
-        helper.make_node("Constant", [], ["always"], value=always),
-        helper.make_node("Loop", ["", "always", "x"], ["z"], body=body),
-        helper.make_node("MatMul", ["z", "weights"], ["y"]),
-    ]
-    linear(path, nodes=nodes)
-
-
+TURNED = [
+    helper.make_node("MatMul", ["x", "weights"], ["z"]),
+    helper.make_node("Transpose", ["z"], ["y"], perm=[0, 2, 1]),
+]
 CAST = helper.make_node("Cast", ["x"], ["z"], to=FLOAT)
 FROM_CAST = [helper.make_node("MatMul", ["z", "weights"], ["y"])]
 HOSTILE = {
-    "empty": (lambda path: path.write_bytes(b""), ("ONNX",)),
-    "text": (lambda path: path.write_text("not a network"), ("ONNX",)),
-    "a folder": (lambda path: path.mkdir(), ("folder",)),
-    "no metadata": (lambda path: linear(path, None), ("'stageguard'", "stages", "recipe")),
-    "no JSON": (lambda path: linear(path, metadata="{"), ("JSON",)),
-    "deep JSON": (lambda path: linear(path, metadata="[" * 100_000), ("JSON",)),
+    "empty": (lambda path: path.write_bytes(b""), ("onnxruntime",)),
+    "text": (lambda path: path.write_text("not a network"), ("onnxruntime",)),
+    "no metadata": (lambda path: linear(path, None), ("no card", "'stageguard'")),
+    "no JSON": (lambda path: linear(path, metadata="{"), ()),
     "a list": (lambda path: linear(path, metadata="[1]"), ("'stageguard'",)),
     "another layout": (lambda path: linear(path, {"stageguard_model": 99}), ("layout", "99")),
-    "half a card": (
-        lambda path: linear(path, {"stageguard_model": 1, "output": "logits"}),
-        ("'stageguard'",),
-    ),
-    "external data": (external, ("other files",)),
-    "external data inside": (external_inside, ("other files",)),
-    "a loop": (looping, ("Loop",)),
-    "own operators": (
-        lambda path: linear(
-            path, nodes=[helper.make_node("Steal", ["x"], ["y"], domain="evil")], domains=["evil"]
-        ),
-        ("Steal", "evil"),
-    ),
+    "half a card": (lambda path: linear(path, {"stageguard_model": 1, "output": "logits"}), ("'backbone'",)),
+    "external data": (external, ("onnxruntime",)),
     "unknown operator": (
         lambda path: linear(path, nodes=[helper.make_node("NoSuchThing", ["x"], ["y"])]),
         ("onnxruntime",),
     ),
-    "a damaged name": (
-        lambda path: path.write_bytes(linear(path).read_bytes().replace(b"epochs", b"ep\xacchs", 1)),
-        ("utf-8",),
-    ),
-    "wrong rank": (lambda path: linear(path, shape=(4,)), ("1 axes", "3")),
-    "wrong features": (
-        lambda path: linear(path, shape=("w", "n", 4), facts=FACTS | {"features": ["a", "b"]}),
-        ("4", "2"),
-    ),
+    "wrong rank": (lambda path: linear(path, shape=(4,)), ("run",)),
+    "wrong features": (lambda path: linear(path, FACTS | {"features": ["a", "b"]}), ("run", 2, 4)),
     "wrong type": (
         lambda path: linear(path, type=onnx.TensorProto.INT64, nodes=[CAST, *FROM_CAST]),
-        ("inputs", "int64"),
+        ("int64",),
     ),
     "wrong stages": (
         lambda path: linear(path, weights=np.ones((4, 5), np.float32), gives=("w", "n", 5)),
-        ("5", "3"),
+        ("(1, 12, 5)", "(1, 12, 3)"),
+    ),
+    "stages not last": (lambda path: linear(path, nodes=TURNED), ("(1, 3, 12)", "(1, 12, 3)")),
+    "not a number": (
+        lambda path: linear(path, weights=np.full((4, 3), np.nan, np.float32)),
+        ("NaN", "12 of 12"),
     ),
     "other stages": (lambda path: linear(path, FACTS | {"stages": ["W", "N"]}), ("W, N", "human-psg-3")),
     "no such profile": (lambda path: linear(path, FACTS | {"profile": "/etc/passwd"}), ("profile",)),
     "a recipe in a file": (lambda path: linear(path, FACTS | {"recipe": "/etc/passwd.toml"}), ("recipe",)),
     "unknown key": (lambda path: linear(path, FACTS | {"pickle": "x"}), ("'pickle'",)),
-    "fixed epochs": (lambda path: linear(path, shape=("w", 12, 4)), ("12", "any number")),
-    "fixed windows": (lambda path: linear(path, shape=(8, "n", 4)), ("8 windows",)),
-    "frames without an axis": (lambda path: linear(path, FACTS | {"frames": 3}), ("frames",)),
+    "fixed windows": (lambda path: linear(path, shape=(8, "n", 4)), ("run", 1, 8)),
 }
 
 
@@ -450,37 +403,12 @@ def test_what_cannot_be_trusted_is_refused_in_one_line(name, tmp_path, capfd):
     assert (captured.out, captured.err) == ("", "")
 
 
-def test_a_missing_file_and_a_large_one_are_named(tmp_path, monkeypatch):
+def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(MissingFileError):
         load_onnx(tmp_path / "no.onnx")
-    monkeypatch.setitem(sg.base.files.LIMITS, "an ONNX file", 100)
-    with pytest.raises(FileFormatError) as error:
-        load_onnx(linear(tmp_path / "large.onnx"))
-    assert mentions(str(error.value), "large.onnx", "100")
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_numbers_that_are_none_are_refused_with_their_count(value, tmp_path):
-    model = load_onnx(linear(tmp_path / "a.onnx", weights=np.full((4, 3), value, np.float32)))
-    with pytest.raises(InputError) as error:
-        model.probabilities(feature_table(1))
-    assert mentions(str(error.value), "NaN", "90 of 90")
-    with pytest.raises(InputError):
-        sg.stage(feature_table(1), tmp_path / "a.onnx")
-
-
-def test_an_output_of_another_shape_is_refused_when_it_comes(tmp_path):
-    nodes = [
-        helper.make_node("MatMul", ["x", "weights"], ["z"]),
-        helper.make_node("Transpose", ["z"], ["y"], perm=[0, 2, 1]),
-    ]
-    model = load_onnx(linear(tmp_path / "a.onnx", nodes=nodes))
-    with pytest.raises(InputError) as error:
-        model.probabilities(feature_table(1))
-    assert mentions(str(error.value), "(1, 3, 90)", "(1, 90, 3)")
-
-
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(data=st.data())
 def test_damaged_files_are_refused_or_stage(file, tmp_path, data):
     """Whatever bytes are cut or changed: a typed error of one line, or a network that runs."""
@@ -497,10 +425,6 @@ def test_damaged_files_are_refused_or_stage(file, tmp_path, data):
         assert "\n" not in str(error)
     else:
         np.testing.assert_allclose(rows.sum(axis=1), 1.0, atol=1e-6)
-
-
-def test_axes_are_those_of_feature_tables():
-    assert AXES == ("windows", "epochs", "frames", "features")
 
 
 def test_a_recording_is_staged_by_the_features_of_the_recipe(tmp_path):

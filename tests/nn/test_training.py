@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,16 +17,15 @@ import torch
 
 from feature_nights import cohort, feature_table, options
 from messages import mentions
-from stageguard.errors import FileFormatError, InputError, OutputExistsError
-from stageguard.guard.decode import decode
+from stageguard.documents import plain, read
+from stageguard.errors import FileFormatError, InputError, OutputError, OutputExistsError
 from stageguard.measures.agreement import cohen_kappa
-from stageguard.nn.backbones import build_backbone
-from stageguard.nn.inference import Validation, score_probabilities
-from stageguard.nn.options import TrainingOptions, one_cycle, read_config
-from stageguard.nn.tables import Normalisation
-from stageguard.nn.training import Objective, train
-from stageguard.profile.profile import Profile
+from stageguard.nn.data import soften
+from stageguard.nn.options import TrainingOptions, read_config
+from stageguard.nn.training import best_temperature, check_output, one_cycle, score_probabilities, train
 from stageguard.signals.features import Features
+
+PAPER = "kdd2026-cardiorespiratory"
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +44,31 @@ def message(error: type[Exception], function, *arguments, **keywords) -> str:
     return text
 
 
+class Stop(Exception):
+    pass
+
+
+def steps_of(folder, *, stop_at: int = 0, overwrite: bool = False, **changes) -> list[int]:
+    """Train, stop where told, and return the steps that were taken."""
+    seen: list[int] = []
+
+    def watch(progress) -> None:
+        seen.append(progress.step)
+        if progress.step == stop_at:
+            raise Stop
+
+    with contextlib.suppress(Stop):
+        train(cohort(), options(**changes), folder, overwrite=overwrite, report=watch)
+    return seen
+
+
+def names(folder) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+FINISHED = ["log.jsonl", "model.json", "model.safetensors"]
+
+
 def test_it_learns_logs_and_writes(tmp_path):
     seen = []
     model = train(cohort(), options(steps=60), tmp_path / "m", report=seen.append)
@@ -56,14 +82,9 @@ def test_it_learns_logs_and_writes(tmp_path):
     assert lines[0]["options"]["backbone"] == "accusleep"
     assert [line["step"] for line in lines[1:]] == [8, 16, 24, 32, 40, 48, 56, 60]
     assert set(lines[1]["training"]) == {"loss", "cross_entropy", "penalty"}
-    assert max(line["validation"]["kappa"] for line in lines[1:]) == pytest.approx(
-        model.card.training["best_kappa"], abs=1e-6
-    )
-    assert sorted(p.name for p in (tmp_path / "m").iterdir()) == [
-        "log.jsonl",
-        "model.json",
-        "model.safetensors",
-    ]
+    best = max(line["validation"]["kappa"] for line in lines[1:])
+    assert best == pytest.approx(model.card.training["best_kappa"], abs=1e-6)
+    assert names(tmp_path / "m") == FINISHED
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_does_not(tmp_path):
@@ -76,6 +97,106 @@ def test_the_same_seed_gives_the_same_bytes_and_another_does_not(tmp_path):
     assert torch.equal(torch.get_rng_state(), state)  # the caller's own random numbers are untouched
     assert not torch.are_deterministic_algorithms_enabled()
 
+
+def test_patience_ends_a_run_that_no_longer_improves(tmp_path):
+    rng = np.random.default_rng(0)
+    noise = [feature_table(k, labels=rng.integers(0, 3, 90)) for k in range(5)]  # nothing to learn
+    said = train(noise, options(steps=400, evaluate_every=2, patience=3), tmp_path / "m").card.training
+    assert said["stopped_at"] < 400
+    assert said["stopped_at"] - said["best_step"] == 3 * 2
+
+
+def test_short_stretches_among_long_ones_are_padded_not_refused(tmp_path):
+    tables = [*cohort(4), feature_table(7, subject="s0", n_epochs=1, labels=np.array([1]))]
+    assert train(tables, options(), tmp_path / "m").card.training["n_recordings"] == 5
+
+
+def test_balanced_training_lifts_rare_stages(tmp_path):
+    nights = [
+        feature_table(k, labels=np.r_[np.zeros(70), np.ones(14), [2] * 6].astype(int)) for k in range(4)
+    ]
+    shares = {}
+    for balanced in (False, True):
+        said = options(balanced=balanced, learning_rate=1e-4, temperature=False)
+        model = train(nights, said, tmp_path / str(balanced))
+        shares[balanced] = model.probabilities(nights[0]).mean(axis=0)
+        assert model.card.trained == ("balanced" if balanced else "natural")
+    assert shares[True][2] > shares[False][2]
+
+
+def test_one_cycle_rises_to_its_peak_and_falls_to_nothing():
+    rates = [one_cycle(step, 100, 1e-3) for step in range(100)]
+    assert rates[0] == pytest.approx(1e-3 / 25)
+    assert max(rates) == rates[30] == pytest.approx(1e-3)
+    assert rates[-1] < 1e-5
+    assert (np.diff(rates[:31]) > 0).all()
+    assert (np.diff(rates[30:]) < 0).all()
+
+
+def test_scores_agree_with_hand_counts():
+    # 9 of 10 right; chance agreement .5 * .4 + .5 * .6 = .5
+    assert cohen_kappa(np.array([[4.0, 1.0], [0.0, 5.0]])) == pytest.approx((0.9 - 0.5) / 0.5)
+    p = np.array([[0.9, 0.1], [0.9, 0.1], [0.2, 0.8]])
+    score = score_probabilities(p, np.array([0, 1, 1]))
+    assert score.accuracy == pytest.approx(2 / 3)
+    assert score.log_loss == pytest.approx(-np.log([0.9, 0.1, 0.8]).mean())
+
+
+def test_the_temperature_undoes_overconfidence():
+    rng = np.random.default_rng(0)
+    honest = rng.dirichlet([2.0, 1.0, 1.0], size=20_000)
+    labels = (honest.cumsum(axis=1) < rng.random(20_000)[:, None]).sum(axis=1)
+    ones = np.ones(3, dtype=np.float32)
+    assert best_temperature(honest, labels, ones) == pytest.approx(1.0, abs=0.05)
+    assert best_temperature(soften(honest, 0.5), labels, ones) == pytest.approx(2.0, rel=0.05)
+    assert best_temperature(honest[:0], labels[:0], ones) == 1.0
+
+
+# ---- whom it sees
+
+
+def test_a_held_out_subject_changes_nothing(tmp_path):
+    nights = cohort()
+    said = options(steps=8, held_out_subjects=["s3"])
+    first = train(nights, said, tmp_path / "a")
+    changed = replace(nights[3], values=nights[3].values * 50 + 7, labels=(nights[3].labels + 1) % 3)
+    again = train([*nights[:3], changed, nights[4]], said, tmp_path / "b")
+    without = train([*nights[:3], nights[4]], options(steps=8), tmp_path / "c")
+    for other in (again, without):
+        for name, tensor in first.network.state_dict().items():
+            assert torch.equal(tensor, other.network.state_dict()[name]), name
+    assert first.card.training["n_subjects"] == 4
+    assert first.card.training["options"]["held_out_subjects"] == ["s3"]
+
+
+def test_named_subjects_decide_which_weights_are_kept(tmp_path):
+    nights = cohort()
+    made = train(nights, options(steps=16, validation_subjects=["s1"], temperature=False), tmp_path / "m")
+    assert made.card.training["n_training_subjects"] == 4
+    alone = score_probabilities(made.probabilities(nights[1]), nights[1].labels)
+    assert alone.kappa == pytest.approx(made.card.training["best_kappa"], abs=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::stageguard.errors.StageGuardWarning")
+def test_the_paper_has_no_temperature(tmp_path):
+    usual = train(cohort(), options(steps=16), tmp_path / "usual")
+    paper = train(cohort(), options(profile=PAPER, steps=16), tmp_path / "paper")
+    asked = train(cohort(), options(profile=PAPER, steps=16, temperature=True), tmp_path / "asked")
+    assert usual.card.temperature != 1.0 != asked.card.temperature
+    assert paper.card.temperature == 1.0
+    assert paper.card.training["options"]["temperature"] is False
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said", "expected"), [(None, None, 30.0), (20.0, None, 20.0), (None, 15, 15)]
+)
+def test_the_card_has_the_epoch_length_of_the_data(tmp_path, seconds, said, expected):
+    tables = [feature_table(k, epoch_seconds=seconds) for k in range(4)]
+    model = train(tables, options(steps=1, evaluate_every=1, epoch_seconds=said), tmp_path / "m")
+    assert model.card.epoch_seconds == expected
+
+
+# ---- stopped and resumed
 
 KILLED = """
 import os, signal, sys
@@ -103,8 +224,7 @@ def test_a_killed_run_ends_with_the_same_network_as_one_left_alone(tmp_path):
 
     train(cohort(), options(**KILLED_OPTIONS), tmp_path / "whole")
     assert run("killed", 13) == -signal.SIGKILL
-    left = sorted(p.name for p in (tmp_path / "killed").iterdir())
-    assert left == ["log.jsonl", "training.safetensors"]
+    assert names(tmp_path / "killed") == ["log.jsonl", "training.pt"]
     assert run("killed", 0) == 0
     files = [tmp_path / name / "model.safetensors" for name in ("whole", "killed")]
     assert files[0].read_bytes() == files[1].read_bytes()
@@ -113,53 +233,57 @@ def test_a_killed_run_ends_with_the_same_network_as_one_left_alone(tmp_path):
     logs = [(tmp_path / name / "log.jsonl").read_text().splitlines() for name in ("whole", "killed")]
     without_time = [[json.loads(line) | {"seconds": 0} for line in log] for log in logs]
     assert without_time[0] == without_time[1]
-    assert not (tmp_path / "killed" / "training.safetensors").exists()
+    assert not (tmp_path / "killed" / "training.pt").exists()
 
 
-class Stop(Exception):
-    pass
+def test_an_interrupted_run_goes_on_with_the_same_options_and_data_only(tmp_path):
+    folder = tmp_path / "m"
+    assert steps_of(folder, stop_at=13)[-1] == 13
+    other = message(InputError, train, cohort(), options(learning_rate=1e-3), folder)
+    assert mentions(other, "options", "overwrite=True")
+    assert "with other data." in message(InputError, train, cohort(4), options(), folder)
+    assert steps_of(folder) == list(range(9, 25))
+    assert names(folder) == FINISHED
+    steps_of(tmp_path / "alone")
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("m", "alone")]
+    assert weights[0] == weights[1]
+    done = message(OutputExistsError, train, cohort(), options(), folder)
+    assert mentions(done, "network", "already", "overwrite=True")
 
 
-def interrupt(progress) -> None:
-    if progress.step == 9:
-        raise Stop
+def test_overwrite_begins_another_run_anew_and_goes_on_with_its_own(tmp_path):
+    folder = tmp_path / "m"
+    steps_of(folder, seed=1)
+    before = (folder / "model.safetensors").read_bytes()
+    assert steps_of(folder, overwrite=True, stop_at=13)[0] == 1
+    assert (folder / "model.safetensors").read_bytes() == before  # until there is another network
+    assert steps_of(folder, overwrite=True, learning_rate=1e-3, stop_at=9)[0] == 1
+    assert steps_of(folder, overwrite=True, learning_rate=1e-3)[0] == 9
+    assert (folder / "model.safetensors").read_bytes() != before
+    assert names(folder) == FINISHED
 
 
-def test_an_unfinished_run_goes_on_with_the_same_options_and_data_only(tmp_path):
-    with pytest.raises(Stop):
-        train(cohort(), options(), tmp_path / "m", report=interrupt)
-    other = message(InputError, train, cohort(), options(learning_rate=1e-3), tmp_path / "m")
-    assert mentions(other, "learning_rate", "overwrite=True")
-    assert "with other data." in message(InputError, train, cohort(4), options(), tmp_path / "m")
-    state = tmp_path / "m" / "training.safetensors"
-    whole = state.read_bytes()
-    state.write_bytes(whole[: len(whole) // 2])
-    assert mentions(
-        message(FileFormatError, train, cohort(), options(), tmp_path / "m"),
-        "training.safetensors",
-        "not a readable",
-    )
-    steps = []
-    train(cohort(), options(), tmp_path / "m", overwrite=True, report=lambda p: steps.append(p.step))
-    assert steps[0] == 1
-    assert mentions(
-        message(OutputExistsError, train, cohort(), options(), tmp_path / "m"),
-        "network",
-        "already",
-        "overwrite=True",
-    )
+@pytest.mark.parametrize("content", [b"", b"nothing", "half", "a tensor", "a pickle"])
+def test_a_file_that_is_no_state_is_one_line_and_trains_nothing(tmp_path, content):
+    steps_of(tmp_path / "m", stop_at=9)
+    state = tmp_path / "m" / "training.pt"
+    if content == "half":
+        state.write_bytes(state.read_bytes()[:-1000])
+    elif content == "a tensor":
+        torch.save(torch.zeros(3), state)
+    elif content == "a pickle":
+        torch.save({"identity": Path("x")}, state)  # which only an import could read
+    else:
+        state.write_bytes(content)
+    before = state.read_bytes()
+    assert mentions(message(FileFormatError, steps_of, tmp_path / "m"), "training.pt", "no state", "Delete")
+    assert state.read_bytes() == before
 
 
 def test_runs_that_share_their_first_steps_are_those_that_do_not(tmp_path):
     shared, weights = tmp_path / "shared", {}
     for weight in (0.0, 4.0):
-        plan = options(
-            profile="kdd2026-cardiorespiratory",
-            steps=12,
-            evaluate_every=2,
-            penalty_after=6,
-            penalty_weight=weight,
-        )
+        plan = options(profile=PAPER, steps=12, evaluate_every=2, penalty_after=6, penalty_weight=weight)
         alone = train(cohort(), plan, tmp_path / f"alone{weight}")
         steps = []
         together = train(
@@ -177,154 +301,104 @@ def test_runs_that_share_their_first_steps_are_those_that_do_not(tmp_path):
     assert weights[0.0] != weights[4.0]
 
 
-def test_patience_ends_a_run_that_no_longer_improves(tmp_path):
-    rng = np.random.default_rng(0)
-    noise = [feature_table(k, labels=rng.integers(0, 3, 90)) for k in range(5)]  # nothing to learn
-    model = train(noise, options(steps=400, evaluate_every=2, patience=3), tmp_path / "m")
-    said = model.card.training
-    assert said["stopped_at"] < 400
-    assert said["stopped_at"] - said["best_step"] == 3 * 2
+def test_a_folder_that_cannot_be_written_is_said_before_training(tmp_path):
+    (tmp_path / "file").write_text("x")
+    for folder in (tmp_path / "file", tmp_path / "file" / "m"):
+        assert mentions(message(OutputError, check_output, folder, overwrite=False), "cannot write", folder)
 
 
-def test_padding_and_unscored_epochs_do_not_change_the_loss():
-    profile = Profile.load("kdd2026-cardiorespiratory")
-    objective = Objective(profile, options(penalty_weight=0.5), np.array([1, 1, 1]))
-    logits = torch.randn(2, 10, 3, generator=torch.Generator().manual_seed(0))
-    targets = torch.tensor([[0, 1, 2, 1, 0, 2, 1, -1, -1, -1]] * 2)
-    before = objective(logits, targets, targets >= 0)
-    changed = logits.clone()
-    changed[:, 7:] = 50.0
-    after = objective(changed, targets, targets >= 0)
-    assert before["penalty"] > 0
-    for part in before:
-        assert torch.equal(before[part], after[part])
-    assert before["loss"] == before["cross_entropy"] + 0.5 * before["penalty"]
-
-
-def test_balanced_weights_count_every_stage_alike():
-    counts = np.array([100, 300, 50])
-    balanced = Objective(Profile.load("human-psg-3"), options(balanced=True), counts)
-    assert torch.allclose(balanced.stage_weights * torch.tensor([100.0, 300.0, 50.0]), torch.tensor(150.0))
-    logits = torch.zeros(1, 4, 3)
-    logits[0, :, 1] = 2.0
-    targets = torch.tensor([[1, 1, 1, 2]])
-    natural = Objective(Profile.load("human-psg-3"), options(), counts)
-    mask = targets >= 0
-    assert balanced(logits, targets, mask)["loss"] > natural(logits, targets, mask)["loss"]
-
-
-def test_the_semi_markov_loss_trains_too(tmp_path):
-    model = train(cohort(), options(loss="semi-markov", steps=40), tmp_path / "m")
-    assert model.card.training["best_kappa"] > 0.5
-    # evidence and transitions were weighed against each other, and are judged and decoded together
-    assert model.card.temperature == 1.0
-    assert model.card.profile.transition_weight == 1.0
-    assert model.card.profile.clock is None  # no loss knows the time
-    held_out = feature_table(99)
-    result = decode(model.density(held_out), model.card.profile, trained=model.card.trained)
-    assert (result.hypnogram.labels == held_out.labels).mean() > 0.8
-    assert train(cohort(), options(steps=40), tmp_path / "other").card.temperature != 1.0
-
-
-def test_with_a_decoder_the_decoded_stages_are_judged():
-    table = feature_table(1)
-    smooth = Profile.load("human-psg-3").replace(transition_weight=50.0)  # no change is worth its price
-    scale = Normalisation.fit([table])
-    network = build_backbone("attnsleep", n_frames=1, n_features=4, n_stages=3, small=True)
-    plain = Validation([table], scale, 3, None).score(network)
-    decoded = Validation([table], scale, 3, None, smooth).score(network)
-    assert decoded.accuracy == pytest.approx(1 / 3)  # one stage throughout
-    assert decoded.log_loss == plain.log_loss
-
-
-def test_one_cycle_rises_to_its_peak_and_falls_to_nothing():
-    rates = [one_cycle(step, 100, 1e-3) for step in range(100)]
-    assert rates[0] == pytest.approx(1e-3 / 25)
-    assert max(rates) == rates[30] == pytest.approx(1e-3)
-    assert rates[-1] < 1e-5
-    assert (np.diff(rates[:31]) > 0).all()
-    assert (np.diff(rates[30:]) < 0).all()
+# ---- options
 
 
 def without_rem(table: Features) -> Features:
-    labels = np.where(table.labels == 2, -1, table.labels)
-    return feature_table(int(table.subject[1:]), labels=labels)
+    return feature_table(int(table.subject[1:]), labels=np.where(table.labels == 2, -1, table.labels))
 
 
-@pytest.mark.parametrize(
-    ("tables", "changes", "expected"),
-    [
-        (lambda: cohort(1), {}, ("s0", "least", 2)),
-        (
-            lambda: [without_rem(t) for t in cohort()],
-            {},
-            ("R", "occur", 4),
-        ),
-        (
-            lambda: [feature_table(k, n_epochs=15, labels=np.arange(15) % 3) for k in range(9)],
-            {},
-            ("15 epochs", 20, "sequence_epochs", "training_length", 15),
-        ),
-        (
-            lambda: [feature_table(k, n_epochs=1, labels=np.array([k % 3])) for k in range(9)],
-            {},
-            ("longest", 1, 20),
-        ),
-        (cohort, {"device": "cuda"}, ("device is 'cuda', but torch ",)),
-        (
-            cohort,
-            {"profile": "human-psg-5"},
-            ("W, N, R", "'human-psg-5'"),
-        ),
-        (cohort, {"learning_rate": 1e30}, ("NaN", "learning")),
-        (cohort, {"backbone": "usleap"}, ("'usleap'",)),
-        (
-            cohort,
-            {"absolute": ("clocks",)},
-            ("'clocks'",),
-        ),
-    ],
-)
+UNTRAINABLE = {
+    "one subject": (lambda: cohort(1), {}, ("s0", "least", 2)),
+    "no REM": (lambda: [without_rem(t) for t in cohort()], {}, ("R", "occur")),
+    "short nights": (
+        lambda: [feature_table(k, n_epochs=15, labels=np.arange(15) % 3) for k in range(9)],
+        {},
+        ("15 epochs", 20, "sequence_epochs", "training_length"),
+    ),
+    "no GPU": (cohort, {"device": "cuda"}, ("device is 'cuda'",)),
+    "other stages": (cohort, {"profile": "human-psg-5"}, ("'human-psg-5'", "W, N1, N2, N3, R")),
+    "a rate too high": (cohort, {"learning_rate": 1e30}, ("loss", "learning_rate")),
+    "unknown feature": (cohort, {"absolute": ("clocks",)}, ("'clocks'", "'clock'")),
+    "another epoch length": (
+        lambda: [feature_table(k, epoch_seconds=30.0) for k in range(4)],
+        {"epoch_seconds": 20.0},
+        ("night0", "30 s", "20 s"),
+    ),
+    "a subject on both sides": (
+        cohort,
+        {"held_out_subjects": ["s3"], "validation_subjects": ["s3"]},
+        ("validation_subjects", "'s3'"),
+    ),
+    "no such option of the network": (
+        cohort,
+        {"network": {"colour": 1}},
+        ("'colour'", "width, depth, small"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("tables", "changes", "expected"), UNTRAINABLE.values(), ids=UNTRAINABLE)
 def test_what_cannot_be_learned_from_is_one_clear_line(tmp_path, tables, changes, expected):
     if changes.get("device") == "cuda" and torch.cuda.is_available():
         pytest.skip("there is a GPU here")
-    got = message(Exception, train, tables(), options(**changes), tmp_path / "m")
-    assert mentions(got, *expected)
-
-
-def test_short_stretches_among_long_ones_are_padded_not_refused(tmp_path):
-    tables = [*cohort(4), feature_table(7, subject="s0", n_epochs=1, labels=np.array([1]))]
-    model = train(tables, options(), tmp_path / "m")
-    assert model.card.training["n_recordings"] == 5
+    assert mentions(message(Exception, train, tables(), options(**changes), tmp_path / "m"), *expected)
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
         ({"steps": 0}, ("steps", 0, 1)),
-        ({"batch_size": 2.5}, ("batch_size", "2.5", 1)),
-        ({"learning_rate": -1}, ("learning_rate", -1, 0)),
-        ({"loss": "crf"}, ("loss", "'crf'", "'penalty'", "'semi-markov'")),
-        ({"device": "gpu"}, ("device", "'gpu'", "'auto'", "'cpu'", "'cuda'", "'cpu'")),
+        ({"batch_size": 2.5}, ("batch_size", "2.5", "whole")),
+        ({"learning_rate": -1}, ("learning_rate", "-1.0", 0)),
+        ({"device": "gpu"}, ("device", "'gpu'", "'auto'", "'cpu'", "'cuda'")),
         ({"balanced": "yes"}, ("balanced", "'yes'")),
         ({"absolute": "clock"}, ("absolute", "'clock'")),
         ({"sequence_epochs": 1}, ("sequence_epochs", 1, 2)),
+        ({"seed": -1}, ("seed", -1, 0)),
+        ({"backbone": "usleap"}, ("'usleap'", "usleep")),
+        ({"network": {"n_frames": 1}}, ("network", "'n_frames'")),
     ],
 )
-def test_a_wrong_option_is_named(changes, expected):
+def test_a_wrong_option_is_one_line(changes, expected):
     assert mentions(message(InputError, options, **changes), *expected)
+
+
+def test_options_survive_json_and_whole_numbers_may_be_written_with_a_point():
+    said = options(balanced=True, seed=0, penalty_after=0)
+    assert read(TrainingOptions, json.loads(json.dumps(plain(said, defaults=True)))) == said
+    assert options(sequence_epochs=20.0, steps=2.0, seed=7.0) == options(sequence_epochs=20, steps=2, seed=7)
+
+
+START = 'data = "d"\noutput = "o"\nbackbone = "usleep"\nprofile = "human-psg-3"\n'
+
+
+def test_a_configuration_is_relative_to_its_file(tmp_path):
+    config = tmp_path / "c.toml"
+    said = 'dataset = "shhs"\nrecipe = "own"\ndataset_options = { sample = "paper" }\n'
+    config.write_text(f"{START.replace('human-psg-3', 'own.toml')}{said}network = {{ small = true }}\n")
+    read_back = read_config(config)
+    assert (read_back.data, read_back.profile) == (str(tmp_path / "d"), str(tmp_path / "own.toml"))
+    assert read_back.dataset_options == {"sample": "paper"}
+    assert {item.name for item in fields(read_back.options)}.isdisjoint({"data", "output", "dataset"})
+    assert dict(read_back.options.network) == {"small": True}
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('data = "d"\n', ("c.toml", "says no output")),
-        ('data = "d"\noutput = "o"\nprofile = "human-psg-3"\n', ("c.toml", "say no backbone")),
+        ('data = "d"\n', ("c.toml", "'backbone'")),
+        (START.replace('output = "o"\n', ""), ("c.toml", "'output'")),
         ("data = d", ("c.toml", "not valid TOML")),
-        (
-            'data = "d"\noutput = "o"\nbackbone = "usleep"\nprofile = "human-psg-3"\nstep = 3\n',
-            ("c.toml", "'step'", "'steps'"),
-        ),
+        (f"{START}step = 3\n", ("c.toml", "'step'", "'steps'")),
+        (f'{START}dataset = "shhs"\n', ("c.toml", "dataset", "recipe")),
+        (f"{START}dataset_options = 3\n", ("c.toml", "dataset_options", 3)),
     ],
 )
 def test_a_wrong_configuration_is_one_line(tmp_path, text, expected):
@@ -332,15 +406,7 @@ def test_a_wrong_configuration_is_one_line(tmp_path, text, expected):
     assert mentions(message(FileFormatError, read_config, tmp_path / "c.toml"), *expected)
 
 
-def test_options_survive_json():
-    said = options(balanced=True)
-    assert TrainingOptions.from_dict(json.loads(json.dumps(said.to_dict()))) == said
-
-
-def test_scores_agree_with_hand_counts():
-    # 9 of 10 right; chance agreement .5 * .4 + .5 * .6 = .5
-    assert cohen_kappa(np.array([[4.0, 1.0], [0.0, 5.0]])) == pytest.approx((0.9 - 0.5) / 0.5)
-    p = np.array([[0.9, 0.1], [0.9, 0.1], [0.2, 0.8], [np.nan, np.nan]])
-    score = score_probabilities(p, np.array([0, 1, 1, 1]))
-    assert score.accuracy == pytest.approx(2 / 3)
-    assert score.log_loss == pytest.approx(-np.log([0.9, 0.1, 0.8]).mean())
+def test_the_page_names_every_option():
+    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text("utf-8")
+    for item in fields(TrainingOptions):
+        assert f"`{item.name}`" in page or f"{item.name} =" in page, item.name

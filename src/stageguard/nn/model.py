@@ -278,6 +278,7 @@ def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> Train
     """
     if not isinstance(path, str | os.PathLike):
         raise InputError(f"path is {checks.shown(path)}, expected the folder of a network.")
+    library("torch", "stageguard.nn", "torch")  # which the next needs, and does not name
     codec = library("safetensors.torch", "stageguard.nn", "torch")
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     for name in (CARD, WEIGHTS):

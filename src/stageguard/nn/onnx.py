@@ -147,7 +147,8 @@ class OnnxModel(CardedNetwork):
             inputs = windows.transpose([*axes, *rest]).reshape([windows.shape[axis] for axis in axes])
             (output,) = self.session.run([first.name], {given.name: inputs.astype(TYPES[given.type])})
         except Exception as error:  # onnxruntime raises many kinds
-            raise InputError(f"the network cannot be run: {fault_text(error)}") from None
+            reason = " ".join(str(error).split())[:300]
+            raise InputError(f"the network cannot be run: {reason}") from None
         names, (n_windows, n_epochs) = self.card.scheme.names, windows.shape[:2]
         shape = np.shape(output)
         if shape[-1:] != (len(names),) or np.size(output) != n_windows * n_epochs * len(names):
@@ -197,7 +198,7 @@ def load_onnx(path: str | os.PathLike[str]) -> OnnxModel:
             network = OnnxModel(read_card(document)[0], session)
         else:
             network = read_fields(OnnxMetadata, document).network(session)
-        network.run(_example(network.card, 1, 12))
+        network.run(_example(network.card.features, 1, network.card.length or 12))
     except MissingExtraError:
         raise
     except (StageGuardError, ValueError, RecursionError) as error:
@@ -217,10 +218,10 @@ def _open_session(data: bytes) -> Any:
         raise InputError(f"onnxruntime cannot load it: {fault_text(error)}") from None
 
 
-def _example(card: ModelCard, n_windows: int, n_epochs: int) -> Floats32:
-    """Return random features; a network that takes one length only gets that one."""
-    shape = (n_windows, card.length or n_epochs, card.features.n_frames, len(card.features.names))
+def _example(features: FeatureSet, n_windows: int, n_epochs: int) -> Floats32:
+    """Return random features."""
     generator = np.random.default_rng(n_windows * 1000 + n_epochs)
+    shape = (n_windows, n_epochs, features.n_frames, len(features.names))
     return generator.normal(size=shape).astype(np.float32)
 
 
@@ -259,8 +260,9 @@ def export_onnx(model: TrainedModel, path: str | os.PathLike[str], *, overwrite:
     check_places([target], overwrite=overwrite)
     onnx, card = library("onnx", NEEDED_BY, "onnx"), model.card
     network = copy.deepcopy(model.network).cpu().eval()
-    examples = [torch.from_numpy(_example(card, *sizes)) for sizes in TRIED]
-    axes = {0: "windows"} if card.length is not None else {0: "windows", 1: "epochs"}
+    length: Any = network.training_length  # a network that takes one length only gets that one
+    examples = [torch.from_numpy(_example(card.features, n, length or epochs)) for n, epochs in TRIED]
+    axes = {0: "windows"} if length else {0: "windows", 1: "epochs"}
     buffer: Any = io.BytesIO()
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):

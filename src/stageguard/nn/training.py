@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -21,8 +22,8 @@ import numpy as np
 
 from stageguard.arrays import CLIP, Floats, Floats32, Ints
 from stageguard.documents import plain
-from stageguard.errors import FileFormatError, InputError, OutputExistsError, fault_text
-from stageguard.files import check_places, read_file, write_together
+from stageguard.errors import FileFormatError, InputError, OutputError, OutputExistsError, fault_text
+from stageguard.files import read_file, write_together
 from stageguard.measures.agreement import cohen_kappa
 from stageguard.nn.data import (
     Normalisation,
@@ -116,7 +117,11 @@ def check_output(folder: Path, *, overwrite: bool) -> None:
     local_only(folder, "training")
     if (folder / CARD).exists() and not overwrite:
         raise OutputExistsError(f"{folder} holds a network already. Use overwrite=True to train it anew.")
-    check_places([folder / STATE], overwrite=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise OutputError(f"cannot write into {folder}: {error.strerror or error}.") from None
 
 
 def pick_device(name: str) -> torch.device:

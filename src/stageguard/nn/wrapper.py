@@ -80,26 +80,34 @@ class Guarded(nn.Module):
         self.criterion = criterion
         self._knows_outputs = False  # whether a batch has shown the outputs to be of the kind that was named
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return logits (batch, epochs, stages) of a batch, whatever the layout of the network's output."""
+    def forward(self, x: Tensor, **inputs: Any) -> Tensor:
+        """Return logits (batch, epochs, stages) of a batch, whatever the layout of the network's output.
+
+        Other `inputs`, such as a padding mask, go to the network by name.
+        """
         if x.ndim < 2 or 0 in x.shape:
             raise InputError(
                 f"the input has shape {tuple(x.shape)}, expected (batch, ...) and an epoch or more."
             )
-        rows = self._arrange(self.model(x.flatten(0, 1) if self.per_epoch else x), x)
+        rows = self._arrange(self.model(x.flatten(0, 1) if self.per_epoch else x, **inputs), x)
         if not self._knows_outputs and not torch.compiler.is_compiling():
             self._check_outputs(rows.detach())
         return rows if self.outputs == "logits" else rows.clamp(min=torch.finfo(rows.dtype).tiny).log()
 
     def loss(
-        self, x: Tensor, targets: Tensor, mask: Tensor | None = None, segment_ids: Tensor | None = None
+        self,
+        x: Tensor,
+        targets: Tensor,
+        mask: Tensor | None = None,
+        segment_ids: Tensor | None = None,
+        **inputs: Any,
     ) -> Tensor:
         """Return the criterion's loss of a batch.
 
-        `x` is the network's input (batch, ...), or (batch, epochs, ...) for a network of single epochs.
-        Targets, mask and segment_ids are those of `StageGuardLoss`.
+        `x` is the network's input (batch, ...), or (batch, epochs, ...) for a network of single epochs; other
+        `inputs` are as in `forward`. Targets, mask and segment_ids are those of `StageGuardLoss`.
         """
-        logits = self(x)
+        logits = self(x, **inputs)
         if self.criterion is None:
             self.criterion = StageGuardLoss(self.profile).to(logits.device)
         more = {} if segment_ids is None else {"segment_ids": segment_ids}
