@@ -1,4 +1,4 @@
-"""What the training losses cost: the penalty beside a network's step, the likelihood beside a Python loop.
+"""What the training loss costs: the penalty beside a network's step.
 
 A loss is timed by itself, forward and backward on logits of the network's shape, so that the share does not
 drown in the noise of a whole step. Needs torch.
@@ -15,10 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import stageguard as sg
-from stageguard.nn import SemiMarkovLoss, StageGuardLoss, build_backbone
+from stageguard.nn import StageGuardLoss, build_backbone
 
 BATCH, N_EPOCHS, N_FEATURES = 32, 100, 20
-N_LONG = 1_000  # epochs of the nights the likelihood is timed on
 # The share of a step the penalty may cost: the smallest network is the hardest.
 GOALS = {"accusleep": 3.0, "sleeptransformer": 1.0, "usleep": 1.0}
 ROUNDS = 15
@@ -51,22 +50,6 @@ def naive_penalty(logits: Tensor) -> Tensor:
     """The equation as one would first write it, for W, N, R with W->R and R->N rare."""
     p = logits.softmax(-1)
     return sum((p[:, :-1, s] * p[:, 1:, r]).mean() for s, r in ((0, 2), (2, 1)))
-
-
-class LoopField(nn.Module):
-    """A linear-chain conditional random field as it is usually written: one epoch at a time, in Python."""
-
-    def __init__(self, scores: Tensor) -> None:
-        super().__init__()
-        self.scores = nn.Parameter(scores.detach().clone())
-
-    def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
-        total, own = logits[:, 0], logits[:, 0].gather(1, targets[:, :1])[:, 0]
-        for t in range(1, logits.shape[1]):
-            total = torch.logsumexp(total[:, :, None] + self.scores + logits[:, t, None, :], dim=1)
-            own = own + self.scores[targets[:, t - 1], targets[:, t]]
-            own = own + logits[:, t].gather(1, targets[:, t : t + 1])[:, 0]
-        return (torch.logsumexp(total, dim=1) - own).sum() / targets.numel()
 
 
 def penalty_rows() -> list[Row]:
@@ -109,38 +92,11 @@ def loss_rows() -> list[Row]:
     return [Row(f"{name}, {BATCH} x {N_EPOCHS} epochs", 1e6 * best[name], "µs") for name in runners]
 
 
-def likelihood_rows() -> list[Row]:
-    profile = sg.Profile.load("human-psg-5")
-    rows = []
-    for n_nights, goal in ((1, 100.0), (8, None), (32, None)):
-        ours = SemiMarkovLoss(profile, learn_transitions=True)
-        assert ours.transition_scores is not None
-        theirs = LoopField(ours.transition_scores)
-        logits = leaf(n_nights, N_LONG, 5)
-        targets = torch.randint(0, 5, (n_nights, N_LONG // 10)).repeat_interleave(10, dim=1)
-        values = [loss(logits, targets).item() for loss in (ours, theirs)]
-        assert abs(values[0] - values[1]) < 1e-4, values
-        best = race({"ours": pass_of(lambda z, y=targets, loss=ours: loss(z, y), logits)}, rounds=ROUNDS)
-        best |= race({"loop": pass_of(lambda z, y=targets, loss=theirs: loss(z, y), logits)}, rounds=3)
-        times = f"× ({1e3 * best['loop']:.3g} and {1e3 * best['ours']:.3g} ms)"
-        nights = f"{n_nights} night{'s' if n_nights > 1 else ''} of {N_LONG:,} epochs, 5 stages"
-        rows.append(
-            Row(
-                f"likelihood, a Python loop compared with ours, {nights}",
-                best["loop"] / best["ours"],
-                times,
-                goal,
-                "more",
-            )
-        )
-    return rows
-
-
 def main() -> None:
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter).parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(42)
-    rows = [*penalty_rows(), *loss_rows(), *likelihood_rows()]
+    rows = [*penalty_rows(), *loss_rows()]
     report("losses", "Training losses, forward and backward, one thread", rows, torch=torch.__version__)
 
 

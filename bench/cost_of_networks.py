@@ -15,10 +15,10 @@ import torch
 
 from stageguard.night.stages import WNR3
 from stageguard.nn.backbones import backbones, build_backbone
+from stageguard.nn.data import Normalisation, make_batch, round_of_batches
+from stageguard.nn.losses import StageGuardLoss
 from stageguard.nn.options import TrainingOptions
-from stageguard.nn.tables import Normalisation, make_batch, round_of_batches
-from stageguard.nn.training import Objective, train
-from stageguard.profile.profile import Profile
+from stageguard.nn.training import train
 from stageguard.signals.features import Features
 
 N_SUBJECTS, N_EPOCHS, LENGTH, BATCH = 30, 900, 100, 16
@@ -70,15 +70,14 @@ def step_seconds(name: str, n_features: int, n_steps: int = 15) -> tuple[float, 
     batches = round_of_batches(stretches, LENGTH, BATCH, (42, 0))
     torch.manual_seed(42)
     network = build_backbone(name, n_frames=1, n_features=n_features, n_stages=3, small=True)
-    options = TrainingOptions(name, "kdd2026-cardiorespiratory", penalty_weight=0.5)
-    objective = Objective(Profile.load(options.profile), options, np.ones(3, dtype=np.int64))
+    criterion = StageGuardLoss("kdd2026-cardiorespiratory")
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3)
     times = []
     for windows in batches[: n_steps + 2]:
         began = time.process_time()
         features, labels, mask = map(torch.from_numpy, make_batch(stretches, windows, LENGTH))
         logits = network(features)
-        loss = objective(logits, labels, mask)["loss"]
+        loss = criterion(logits, labels, mask)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -39,8 +39,8 @@ TASKS = {
     "Convert, align, combine": "convert Written align Aligned merge_stages reepoch combine",
     "Stream": "StreamingDecoder",
     "Signals to features": "signal_quality SignalQuality features Features",
-    "Train a network": """Guarded StageGuardLoss LossParts TransitionPenalty SemiMarkovLoss SemiMarkovParts
-        build_backbone backbones training_recipe TrainingRecipe load_model TrainedModel
+    "Train a network": """Guarded StageGuardLoss LossParts TransitionPenalty
+        build_backbone backbones load_model TrainedModel
         export_onnx load_onnx OnnxModel""",
     "Datasets": "dataset_names dataset Dataset entries Entry recordings",
     "Simulate": "simulate_night simulate_recording simulate_cohort Simulated Subject Plan SignalEvent",

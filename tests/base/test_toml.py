@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from stageguard.datasets import radar
 from stageguard.errors import StageGuardError
-from stageguard.nn.options import read_config
 from stageguard.profile.profile import Profile
 from stageguard.schema import parse_toml, toml_text
 from stageguard.study.config import read_study
@@ -88,7 +87,7 @@ def test_a_hostile_configuration_is_one_line_in_every_reader(tmp_path, text):
     (tmp_path / "study.toml").write_text(text)
     mapping = tmp_path / "stageguard.toml"
     mapping.write_text(text)
-    for read in (read_config, Profile.load, read_study):
+    for read in (Profile.load, read_study):
         with pytest.raises(StageGuardError, match="TOML") as caught:
             read(tmp_path / "study.toml")
         assert len(str(caught.value).splitlines()) == 1

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from stageguard.nn.tables import Normalisation
+from stageguard.nn.data import Normalisation
 
 from cli_runner import Runner
 from messages import mentions, naming
