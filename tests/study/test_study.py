@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from stageguard.nn.data import Normalisation
 
 from cli_runner import Runner
 from messages import mentions, naming
 from stageguard.errors import FileFormatError, InputError, OutputError, OutputExistsError
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.stages import WNR3
+from stageguard.nn.data import Normalisation
 from stageguard.profile.profile import Profile
 from stageguard.runner.executors import Cluster, executor_for
 from stageguard.signals.features import Features, Recipe
