@@ -107,6 +107,11 @@ def test_features_are_matched_by_name(model):
     np.testing.assert_array_equal(model.probabilities(wider), model.probabilities(table))
 
 
+def test_the_record_of_the_training_may_hold_anything(copy):
+    edit(copy, "training", {"options": {"schedule": "of old", "momentum": None}})
+    assert load_model(copy).card.training["options"]["momentum"] is None
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
