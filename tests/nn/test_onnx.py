@@ -314,12 +314,6 @@ def test_probabilities_are_taken_as_they_are_and_night_scores_are_the_default(tm
     with pytest.raises(FileFormatError) as error:
         load_onnx(linear(tmp_path / "c.onnx", FACTS | {"output": "probabilities"}))
     assert "\n" not in str(error.value)
-    # one epoch at a time: no row alone tells
-    one = {"layout": ["epochs", "features"], "length": 1}
-    for facts, shape in ((FACTS, ("w", "n", 4)), (FACTS | one, ("n", 4))):
-        softened = load_onnx(linear(tmp_path / "d.onnx", facts, nodes=nodes, shape=shape))
-        with pytest.raises(InputError, match=r"these are probabilities.*Say 'probabilities' there\.$"):
-            softened.probabilities(table)
 
 
 def test_probabilities_that_are_said_to_be_logits_are_refused_by_their_values(tmp_path):

@@ -173,7 +173,7 @@ def read_card(document: Any) -> tuple[ModelCard, dict[str, Any]]:
         raise InputError(f"layout is {layout!r}, expected {LAYOUT}, the one stageguard {__version__} reads.")
     table = {key: value for key, value in document.items() if key not in NO_CARD}
     rest = {key: table.pop(key) for key in ("weights", "output") if key in table}
-    record = checks.mapping(table.get("training"), "training")  # which may hold anything
+    record = checks.mapping(table.get("training", {}), "training")  # which may hold anything
     return replace(documents.read_fields(ModelCard, table | {"training": {}}), training=record), rest
 
 
