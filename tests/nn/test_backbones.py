@@ -444,7 +444,7 @@ def test_attnsleep_pads_and_pools_as_published():
 
 
 def frames_of(name):
-    settings = Recipe.load(name).settings
+    settings = Recipe.load(name)
     if getattr(settings, "samples", None) is not None and settings.samples.channels:
         return round(settings.samples.rate_hz * Recipe.load(name).epoch_seconds)
     return settings.spectrogram.frames if hasattr(settings, "spectrogram") else 1
