@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from cli_runner import Runner
+from cli_runner import Runner, write_night
 
 W, N, R = [0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]
 
@@ -40,3 +40,17 @@ def test_ties_that_neighbours_resolve_are_no_changes_and_are_told_everywhere(run
     page = (tmp_path / "a.html").read_text()
     assert "2 ties between stages resolved by neighbouring epochs" in page
     assert "the output is the stager's own choice" not in page
+
+
+def test_a_night_to_look_at_is_named_wherever_its_cohort_is_shown(run, tmp_path):
+    doubtful, sure = (
+        write_night(tmp_path / f"n{seed}.csv", profile="human-psg-3", hours=7, seed=seed) for seed in (1, 2)
+    )
+    out, look = tmp_path / "out", "LOOK AT THESE NIGHTS[^.]*1 of 2 nights: n1"
+    assert re.search(look, run("decode", doubtful, sure, "-p", "human-psg-3", "-o", out).out)
+    why = json.loads((out / "n1.hypnogram.json").read_text())["stageguard"]["measured"]["look_at"]
+    assert re.search(look, run("report", out, "-o", tmp_path / "all.html").out)
+    assert why and why in (tmp_path / "all.html").read_text()
+    for command in ([out], [doubtful, sure, "-p", "human-psg-3"]):
+        assert re.search(look, run("stats", *command).out)
+        assert [night["look_at"] for night in run("stats", *command, "--json").json["nights"]] == [why, ""]

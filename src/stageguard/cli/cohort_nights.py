@@ -16,6 +16,7 @@ from stageguard.formats.density import listed
 from stageguard.measures.cohort import CohortNight, MeasuredScorings, measure_night
 from stageguard.measures.grade import GradeCard
 from stageguard.measures.statistics import StatisticsOptions
+from stageguard.report.summary import measures_of
 from stageguard.runner.inputs import Input, lights_of, scoring_of
 
 Groups = Mapping[str, ListRow]
@@ -31,6 +32,7 @@ class MeasuredInput:
     measuring: StatisticsOptions  # with the lights of the night
     group: ListRow | None
     notes: tuple[str, ...]
+    look_at: str  # why somebody should look at the night; empty if nothing says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,9 @@ class CohortReader:
         except InputError as error:
             raise (in_list_words(error) if lights.is_listed else error) from None
         notes = [*scored.notes, *lights.notes]
-        return MeasuredInput(scored, scorings, measured, measuring, group, tuple(notes))
+        decoding = scored.decoding
+        look_at = scored.recorded.look_at if decoding is None else measures_of(decoding, measuring).look_at
+        return MeasuredInput(scored, scorings, measured, measuring, group, tuple(notes), look_at)
 
 
 def grouping(

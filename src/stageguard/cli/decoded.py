@@ -17,6 +17,7 @@ from stageguard.cli.outcomes import (
     notes_of,
     placed,
     print_headline,
+    print_look_at,
     print_read,
     print_review,
     print_verdict,
@@ -25,7 +26,7 @@ from stageguard.cli.terminal import Console, Piece, count, in_options, one_line
 from stageguard.measures.cohort import count_steered
 from stageguard.night.quantities import EARLY_WORDS, JOINT, steered_words
 from stageguard.report.summary import BeforeAfter, DecodingSummary, hinge_words, looking_like_experts
-from stageguard.runner.manifest import DecodedFile, Manifest, ManifestRow
+from stageguard.runner.manifest import DecodedFile, Manifest
 from stageguard.runner.run import Outcome
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def print_cohort(outcomes: Sequence[Outcome[DecodedFile]], out: Console) -> None
     people = [outcome for outcome in outcomes if summaries[outcome.file].is_early_rem_odd]
     removed = [outcome.file for outcome in people if outcome.result.row.early_rem_removed]
     out.list("Early REM removed", [_some_nights(removed, len(outcomes))] if removed else [])
-    _print_look_at([outcome.result.row for outcome in outcomes], out)
+    print_look_at({outcome.id: outcome.result.row.look_at for outcome in outcomes}, out)
     folders = sorted({str(outcome.result.outputs["tsv"].parent) for outcome in outcomes})
     out.print(f"Wrote {count(len(outcomes), 'hypnogram')} to {', '.join(folders)}")
     print_read(notes_of(outcomes), out)
@@ -189,18 +190,6 @@ def _before_and_after(row: BeforeAfter | None) -> tuple[Piece, Piece]:
         return "n/a", "n/a"
     _, before, after, _ = row.cells()
     return placed(before, row.before_place), placed(after, row.after_place)
-
-
-def _print_look_at(rows: Sequence[ManifestRow], out: Console) -> None:
-    """Name the nights that somebody should look at: all of a few nights, the first of very many."""
-    names = [row.id for row in rows if row.look_at]
-    if not names:
-        return
-    most = MOST_ROWS if len(rows) <= MOST_ROWS else MOST_NOTES
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    listed = f"{', '.join(map(one_line, names[:most]))}{more}"
-    of = f"{len(names):,} of {count(len(rows), 'night')}"
-    out.list("LOOK AT THESE NIGHTS", [f"{of}: {listed}. Column look_at says why."])
 
 
 def _some_nights(names: Sequence[str], n_nights: int) -> str:
@@ -237,7 +226,7 @@ def _print_common(manifest: Manifest, out: Console) -> None:
     if early:
         text = f"{_some_nights(early, len(rows))} (column early_rem_removed). {_look_at(early)}"
         out.list("Early REM removed", [text])
-    _print_look_at(rows, out)
+    print_look_at({row.id: row.look_at for row in rows}, out)
     strengths = Counter(f"{row.rule}, {row.step}" for row in rows).most_common()
     out.list("Strength", ["; ".join(f"{text} ({n:,})" for text, n in strengths)])
     out.list("Warning", _counted(manifest.warnings))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +95,18 @@ def print_verdict(verdict: str, out: Console, *, looks_like_experts: bool | None
 def placed(cell: str, place: str) -> Piece:
     """Return a cell in the colour of its place: below, inside or above the experts' range, or early."""
     return cell, PLACE_STYLE.get(place, "")
+
+
+def print_look_at(reasons: Mapping[str, str], out: Console, where: str = "Column look_at says why") -> None:
+    """Name the nights that somebody should look at: all of a few nights, the first of very many."""
+    names = [name for name, reason in reasons.items() if reason]
+    if not names:
+        return
+    most = MOST_ROWS if len(reasons) <= MOST_ROWS else MOST_NOTES
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    listed = f"{', '.join(map(one_line, names[:most]))}{more}"
+    of = f"{len(names):,} of {count(len(reasons), 'night')}"
+    out.list("LOOK AT THESE NIGHTS", [f"{of}: {listed}. {where}."])
 
 
 def print_review(out: Console) -> None:

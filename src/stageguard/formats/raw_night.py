@@ -93,6 +93,7 @@ class Recorded:
     steered: frozenset[Steering] = frozenset()  # what the profile steered
     effect: Effect | None = None  # what decoding did, if the sidecar says so
     period: Period | None = None  # the sleep period that the rules measured
+    look_at: str = ""  # why somebody should look at the night
 
 
 NOTHING_RECORDED = Recorded()

@@ -49,7 +49,13 @@ from stageguard.report.pictures import (
     forests_of,
     spreads_of,
 )
-from stageguard.report.summary import looking_like_experts, mixed_epochs_words, shown_rows, titled
+from stageguard.report.summary import (
+    looking_like_experts,
+    measures_of,
+    mixed_epochs_words,
+    shown_rows,
+    titled,
+)
 from stageguard.report.svg import printable
 
 MOST_FAILURES = 500  # listed on the page
@@ -164,7 +170,8 @@ def _measure_row(
     scorings = CohortNight(
         *(name, before, hypnogram_of(night), expert, profile), steered=steered, effect=effect, period=period
     )
-    return cohort_row(scorings, measure_night(scorings))
+    look_at = measures_of(night).look_at if isinstance(night, Decoding) else ""
+    return cohort_row(scorings, measure_night(scorings), look_at=look_at)
 
 
 def cohort_page(rows: Sequence[CohortRow], about: About) -> str:
@@ -395,7 +402,7 @@ def cohort_row(
     night: CohortNight,
     measured: MeasuredScorings,
     *,
-    remarks: Iterable[str] = (),
+    look_at: str = "",
     notes: Iterable[str] = (),
 ) -> CohortRow:
     """Return the row of a measured night."""
@@ -429,7 +436,10 @@ def cohort_row(
         steered=measured.steered,
         on_expert_epochs=compared,
         methods=_methods_of(night, values, names, final.epoch_seconds, bool(measured.lights)),
-        remarks=(*_early_rem_remarks(chosen.values, night), *remarks),
+        remarks=(
+            *_early_rem_remarks(chosen.values, night),
+            *([f"look at this night: {look_at}"] * bool(look_at)),
+        ),
         notes=tuple(filter(None, (*notes, measured.lights, *assumed))),
     )
 

@@ -18,7 +18,7 @@ from stageguard.cli import options as opt
 from stageguard.cli.cohort_nights import CohortReader, grouping
 from stageguard.cli.command import command, option, packed
 from stageguard.cli.decoded import print_summary
-from stageguard.cli.outcomes import end, print_notes, print_review, run_shown
+from stageguard.cli.outcomes import end, print_look_at, print_notes, print_review, run_shown
 from stageguard.cli.scored_files import (
     ReadOptions,
     decode_night,
@@ -252,6 +252,7 @@ class ReportedRow:
 
     row: CohortRow
     group: ListRow | None
+    look_at: str
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
@@ -265,13 +266,15 @@ class ReportedRow:
             "outside": [key for key, _, _ in row.outside],
             "kappa": dict(row.kappa),
             "notes": row.notes,
+            "look_at": self.look_at,
         }
 
 
 def _reported(reader: CohortReader, night: Input) -> ReportedRow:
     """Read and measure one night."""
     read = reader.read(night)
-    return ReportedRow(cohort_row(read.scorings, read.measured, notes=read.notes), read.group)
+    row = cohort_row(read.scorings, read.measured, look_at=read.look_at, notes=read.notes)
+    return ReportedRow(row, read.group, read.look_at)
 
 
 def _nights(source: Path, table: Mapping[str, Path], reading: ReadOptions) -> Inputs:
@@ -416,6 +419,8 @@ def _say(
     elif page is not None:
         out = Console()
         out.print(looking_like_experts(judged), style="bold")
+        reasons = {outcome.id: outcome.result.look_at for outcome in done}
+        print_look_at(reasons, out, "The page says why")
         print_notes(notes, as_json=False)
         out.list("Wrote", [page])
         print_review(out)

@@ -15,7 +15,7 @@ from click import UsageError
 from stageguard.cli import options as opt
 from stageguard.cli.cohort_nights import CohortReader, MeasuredInput, grouping, listed_nights
 from stageguard.cli.command import command, option
-from stageguard.cli.outcomes import MOST_ROWS, end, run_shown
+from stageguard.cli.outcomes import MOST_ROWS, end, print_look_at, run_shown
 from stageguard.cli.scored_files import (
     ReadOptions,
     find_scored,
@@ -191,6 +191,7 @@ class StatsRow:
     group: ListRow | None
     source: Mapping[str, str]  # its file, expert and lights, for the codebook
     notes: tuple[str, ...]
+    look_at: str
     errors: Errors | None = None  # of sleep architecture, if an expert scored the night
     pair: tuple[Hypnogram, Hypnogram] | None = None  # the expert's scoring and the night's
 
@@ -210,6 +211,7 @@ class StatsRow:
             "epochs_changed": facts.epochs_changed,
             "steered": sorted(self.measured.steered),
             "lights": self.measured.lights,
+            "look_at": self.look_at,
         }
         content |= {scoring: dict(each.values) for scoring, each in measures.items()}
         if {"before", "after"} <= measures.keys():
@@ -270,7 +272,7 @@ def measure(reader: CohortReader, night: Input) -> StatsRow:
         if getattr(measuring, key) != getattr(reader.measuring, key):
             source[key] = str(getattr(measuring, key))
     pair = None if expert is None else (read.scorings.scorings["expert"], read.scored.final)
-    return StatsRow(read.measured, _facts(read), read.group, source, read.notes, errors, pair)
+    return StatsRow(read.measured, _facts(read), read.group, source, read.notes, read.look_at, errors, pair)
 
 
 def _facts(read: MeasuredInput) -> Facts:
@@ -374,6 +376,7 @@ def print_stats(result: CohortResult) -> None:
     )
     steered = [steered_words(cohort.table.n_steered)] if cohort.table.n_steered else []
     done = succeeded(result.outcomes)
+    print_look_at({outcome.id: outcome.result.look_at for outcome in done}, out, "--json says why")
     warned = [f"{outcome.id}: {one_line(text)}" for outcome in done for text in outcome.warnings]
     out.list("Warning", warned[:MOST_WARNINGS])
     if len(warned) > MOST_WARNINGS:

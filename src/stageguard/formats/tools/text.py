@@ -336,7 +336,8 @@ def _read_record(path: Path, n_rows: int) -> tuple[Profile, datetime | None, Rec
         told = record.get("steered", steps_only)
         steered = frozenset(what for what in STEERED_BY if what in told)
         period = _period(record.get("period"), n_rows)
-        recorded = Recorded(steered, Effect.from_record(record), period)
+        look_at = str(record.get("measured", {}).get("look_at", ""))
+        recorded = Recorded(steered, Effect.from_record(record), period, look_at)
         return profile, None if start is None else datetime.fromisoformat(start), recorded
     except FileFormatError:
         raise
