@@ -97,10 +97,10 @@ def test_a_known_start_counts_beside_an_unknown_one():
     with pytest.warns(StageGuardWarning) as caught:
         aligned = sg.align(night(10, START), night(10), night(10, after(60)))
     assert [each.labels[0] for each in aligned.nights] == [2, 2, 0]
-    assert mentions(str(caught[0].message), 2, "tell", 1)
+    assert mentions(str(caught[0].message), 2, "not known", 1)
     with pytest.warns(
         StageGuardWarning,
-        match=naming(1, 3, "tell", 2),
+        match=naming(1, 3, "not known", 2),
     ):
         aligned = sg.align(night(10), night(10, START), night(10), night(10, after(60)))
     assert [each.labels[0] for each in aligned.nights] == [2, 2, 2, 0]

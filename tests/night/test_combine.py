@@ -235,7 +235,7 @@ def test_log_pool_survives_stages_excluded_by_all():
     ("parts", "options", "expected"),
     [
         ([], {}, ("densities to combine",)),
-        ([density([[1, 0, 0]]), night([0])], {}, ("night 2 is", "expected a Hypnodensity. For hypnograms")),
+        ([density([[1, 0, 0]]), night([0])], {}, ("night 2 is", "expected a Hypnodensity")),
         (
             [density([[1, 0, 0]]), density([[1, 0]], scheme=WS2)],
             {},
@@ -254,7 +254,7 @@ def test_log_pool_survives_stages_excluded_by_all():
         (
             [density([[1, 0, 0]], start=START), density([[1, 0, 0]], start=START + timedelta(seconds=30))],
             {},
-            ("night 2 begins at",),
+            ("night 2 has the start",),
         ),
         ([density([[1, 0, 0]])], {"weights": [1, 2]}, (2, 1, "densities")),
         ([density([[1, 0, 0]])], {"weights": [0]}, ("all weights are 0",)),

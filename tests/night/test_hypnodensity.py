@@ -147,7 +147,7 @@ def test_argmax_takes_the_first_of_equals_and_marks_missing_rows():
         ({"scheme": "psg"}, "unknown scheme 'psg'. Known: aasm5, wldr4, wnr3, ws2."),
         (
             {"probabilities": [[0.5, 0.4, 0.0]]},
-            f"probabilities: row 0 sums to 0.9{SUM} The row sums to 0.9{DIVIDE}",
+            "probabilities: row 0 sums to 0.9, expected 1 (within 0.001). Logits need logits=True.",
         ),
         ({"probabilities": [[0.5, 0.5]]}, f"probabilities have shape (1, 2){SHAPE}"),
     ],
@@ -238,14 +238,7 @@ class Unreadable:
         (0.5, f"X have shape (){SHAPE}"),
         (np.ones((3, 40)), f"X have shape (3, 40){SHAPE} Stages come second: transpose it."),
         (np.ones((40, 5)), f"X have shape (40, 5){SHAPE}"),
-        (
-            np.ones((40, 1)),
-            f"X have shape (40, 1){SHAPE} One column cannot hold the probabilities of two or more stages.",
-        ),
-        (
-            np.ones((2, 40, 3)),
-            f"X have shape (2, 40, 3){SHAPE} Several nights are passed as a list of matrices.",
-        ),
+        (np.ones((2, 40, 3)), f"X have shape (2, 40, 3){SHAPE}"),
         ([["0.1", "0.2", "0.7"]], f"X are text{REAL}"),
         ([[b"0.1", b"0.2", b"0.7"]], f"X are text{REAL}"),
         ([[0.1, None, 0.7]], OBJECTS),
@@ -276,28 +269,25 @@ GOOD = [0.2, 0.3, 0.5]
 
 
 @pytest.mark.parametrize(
-    ("rows", "message"),
+    ("rows", "words"),
     [
-        ([GOOD, GOOD, [0.2, 0.3, 0.12]], f"row 2 sums to 0.62{SUM}{CORRECT}"),
-        ([GOOD, GOOD, [-0.2, 0.7, 0.5]], f"row 2 has -0.2 for W{RANGE}{CORRECT}"),
-        ([GOOD, GOOD, [0.5, INF, 0.5]], f"row 2 has inf for N{RANGE}{CORRECT}"),
-        ([GOOD, [0.5, 0.5, NAN], GOOD], f"row 1 is NaN for R{IN_PART}"),
-        ([[INF, NAN, -INF]], f"row 0 is NaN for N{IN_PART}"),
-        ([[NAN, 1, NAN], [NAN, NAN, 1]], f"row 0 is NaN for W{IN_PART}"),
-        ([[NAN] * 3, [1, 2, 4]], f"row 1 sums to 7{SUM} The row sums to 7{DIVIDE}"),
-        ([[INF, -INF, 1]], f"row 0 has inf for W{RANGE}{LOGITS}"),
-        ([[2.5, -1, 0.3], GOOD], f"row 0 has -1 for N{RANGE}{CORRECT}"),
-        ([[2.5, -1, 0.3], [-3, 0, 0.1]], f"row 0 has -1 for N{RANGE}{LOGITS}"),
-        ([[2.5, 1, 0.3], [3, 0, 0.1]], f"row 0 sums to 3.8{SUM}{UNSURE}"),
-        ([[60, 30, 10], [20, 10, 70]], f"row 0 sums to 100{SUM} Every row sums to 100{DIVIDE}"),
-        ([[0, 0, 0]], f"row 0 sums to 0{SUM}{UNSURE}"),
-        (np.log([[0.25, 0.25, 0.5]]), f"row 0 has -1.38629 for W{RANGE}{LOG}"),
-        (np.log([[1.0, 1e-300, 1e-300]]), f"row 0 has -690.776 for N{RANGE}{LOG}"),
-        ([[0, -INF, -INF]], f"row 0 has -inf for N{RANGE}{LOG}"),
+        ([GOOD, GOOD, [0.2, 0.3, 0.12]], ("row 2 sums to 0.62", "expected 1")),
+        ([GOOD, GOOD, [-0.2, 0.7, 0.5]], ("row 2 has -0.2 for W", "from 0 to 1")),
+        ([GOOD, GOOD, [0.5, INF, 0.5]], ("row 2 has inf for N", "from 0 to 1")),
+        ([GOOD, [0.5, 0.5, NAN], GOOD], ("row 1 is NaN for R",)),
+        ([[INF, NAN, -INF]], ("row 0 is NaN for N",)),
+        ([[NAN] * 3, [1, 2, 4]], ("row 1 sums to 7",)),
+        ([[2.5, -1, 0.3], [-3, 0, 0.1]], ("row 0 has -1 for N", "logits=True")),
+        ([[0, 0, 0]], ("row 0 sums to 0",)),
+        ([[0.5, 0.3, 0.21]], ("row 0 sums to 1.01", "normalize=True")),
+        (np.log([[0.25, 0.25, 0.5]]), ("row 0 has -1.38629 for W", "log=True")),
+        ([[0, -INF, -INF]], ("row 0 has -inf for N", "log=True")),
     ],
 )
-def test_what_is_no_probability_names_the_first_bad_row(rows, message):
-    assert complaint(rows) == f"probabilities: {message}"
+def test_what_is_no_probability_names_the_first_bad_row(rows, words):
+    said = complaint(rows)
+    assert said.startswith("probabilities: ")
+    assert all(word in said for word in words)
 
 
 @pytest.mark.parametrize("deviation", [0.0, 9.9e-4, -9.9e-4])

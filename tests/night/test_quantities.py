@@ -129,5 +129,12 @@ def test_the_page_on_profiles_names_every_band():
 def test_decode_shows_indicators_before_statistics():
     assert (
         *("joint_score", "fragmentation_index", "tvr_percent", "tst_minutes", "se_percent"),
-        *("sol_minutes", "rem_latency_minutes", "rem_latency_bout_minutes", "waso_minutes", "awakenings"),
+        *(
+            "sol_minutes",
+            "sol_10min_minutes",
+            "rem_latency_minutes",
+            "rem_latency_bout_minutes",
+            "waso_minutes",
+            "awakenings",
+        ),
     ) == DECODED_ROWS

@@ -14,7 +14,7 @@ from datetime import datetime
 import numpy as np
 
 from stageguard import checks
-from stageguard.errors import FIRST_NIGHT, Argument, InputError, Message, NightNumber
+from stageguard.errors import InputError
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.night.timing import (
@@ -146,13 +146,7 @@ def _same_length(nights: Sequence[Night], epoch_seconds: float | None) -> list[N
     lengths = sorted({night.epoch_seconds for night in nights})
     if lengths[-1] - lengths[0] > TIE * lengths[0]:
         shown = " and ".join(f"{length:g} s" for length in lengths)
-        raise InputError(
-            Message(
-                f"epochs last {shown}, expected one length. Choose it: ",
-                Argument("reepoch_to", float(lengths[-1]), f"epoch_seconds={lengths[-1]:g}"),
-                ".",
-            )
-        )
+        raise InputError(f"epochs last {shown}, expected one length; choose it with epoch_seconds=.")
     return list(nights)
 
 
@@ -175,9 +169,8 @@ def _find_shifts(nights: Sequence[Night], tolerance: float) -> tuple[list[int], 
     if any(nights[index].offset_seconds != offset for index in unknown):
         notes = (*notes, "not every start is known: placed by their offsets in one recording")
     elif unknown and any(shifts):
-        named = [part for index in unknown for part in (" and ", NightNumber(index + 1))][1:]
-        reason = " do not tell when they began" if len(unknown) > 1 else " does not tell when it began"
-        notes = (*notes, Message(*named, reason, ": taken to begin with ", NightNumber(base + 1)))
+        named = " and ".join(f"night {index + 1}" for index in unknown)
+        notes = (*notes, f"{named}: start not known, taken to begin with night {base + 1}")
     elif unknown and len({night.n_epochs for night in nights}) > 1:
         notes = (*notes, "not every start is known: all are taken to begin together")
     return [shift - shifts[0] for shift in shifts], notes
@@ -202,13 +195,8 @@ def _whole_epochs(apart: float, seconds: float, tolerance: float, pair: tuple[in
     if abs(rest) > max(tolerance, TIE * seconds):
         index, base = pair
         raise InputError(
-            Message(
-                NightNumber(index + 1),
-                f" begins {apart:g} s after ",
-                NightNumber(base + 1, None if base else "the first"),
-                f", {abs(rest):g} s off its grid of {seconds:g} s (tolerance {tolerance:g} s). "
-                "Correct a start.",
-            )
+            f"night {index + 1} begins {apart:g} s after night {base + 1}, {abs(rest):g} s off its grid of "
+            f"{seconds:g} s, expected at most {tolerance:g} s."
         )
     return shift
 
@@ -221,14 +209,10 @@ def _refuse_apart(
     if first < end and all(shift < end and last > first for shift, last in zip(shifts, ends, strict=True)):
         return
     spans = (f"epochs {shift} to {last - 1}" for shift, last in zip(shifts, ends, strict=True))
+    assumed = "".join(f" Assumed: {note}." for note in notes)
     raise InputError(
-        Message(
-            f"the nights have no epoch in common: {'; '.join(spans)}, counted from ",
-            FIRST_NIGHT,
-            "'s start. ",
-            *(part for note in notes for part in ("Assumed: ", note, ". ")),
-            "Do they belong together?",
-        )
+        f"the nights have no epoch in common: {'; '.join(spans)}, counted from the first one's start."
+        + assumed
     )
 
 
@@ -238,16 +222,14 @@ def _cut_notes(number: int, n_first: int, n_last: int) -> tuple[str, ...]:
     for n, where in ((n_first, "first"), (n_last, "last")):
         epochs = f"{abs(n):,} epoch{'s' * (abs(n) != 1)}"
         what = "left out" if n > 0 else "not there, and unscored"
-        notes += [Message(NightNumber(number), f": the {where} {epochs} {what}")] if n else []
+        notes += [f"night {number}: the {where} {epochs} {what}"] if n else []
     return tuple(notes)
 
 
 SAME_SECONDS = 1.0  # recorders keep whole seconds, so beginnings that differ by no more are the same
 SPARE_EPOCHS = 1  # scored epochs that the longer of the two may have after the end of the other
 
-_EXPERT, _NIGHT = NightNumber(1, "the expert"), NightNumber(2, "the night")
-_FILL_UP = "If the rest is unscored, fill the scoring up to the end with the stage ?. "
-_ALIGN = "Compare the epochs both have: sg.align, stageguard grade --align or stageguard compare --align."
+_ALIGN = "Compare the epochs both have: sg.align, or stageguard compare --align."
 
 
 def on_epochs_of(night: Hypnogram, expert: Hypnogram) -> Hypnogram:
@@ -276,9 +258,8 @@ def _check_length(night: Hypnogram, expert: Hypnogram) -> None:
     own, other = expert.epoch_seconds, night.epoch_seconds
     if abs(own - other) > TIE * other:
         raise InputError(
-            Message(_EXPERT, f"'s epochs last {own:.12g} s and ", _NIGHT, f"'s {other:.12g} s, expected the ")
-            + "same. Bring both to one epoch length: sg.reepoch, or stageguard convert --reepoch "
-            + f"{other:.12g}; or use stageguard compare --align."
+            f"the expert's epochs last {own:.12g} s and the night's {other:.12g} s, expected the same. "
+            + _ALIGN
         )
 
 
@@ -290,8 +271,7 @@ def _check_beginning(night: Hypnogram, expert: Hypnogram) -> None:
     off = abs(later - round(later / seconds) * seconds)
     when = f"{abs(later):.12g} s {'after' if later > 0 else 'before'}"
     raise InputError(
-        Message(_EXPERT, f"'s scoring begins {when} ", _NIGHT, ", expected the same epochs (tolerance ")
-        + f"{tolerance:g} s). "
+        f"the expert's scoring begins {when} the night, expected the same epochs (within {tolerance:g} s). "
         + (_ALIGN if off <= tolerance else f"That is {off:.12g} s off an epoch: correct a start.")
     )
 
@@ -317,8 +297,6 @@ def _check_end(night: Hypnogram, expert: Hypnogram) -> None:
         last = int(scored[-1]) + 1 if len(scored) else 0
         up_to = f", the last of them epoch {last}," if last > len(scored) else ""
         raise InputError(
-            Message(_EXPERT, f" scored {len(scored)} epochs{up_to} and ", _NIGHT, f" has {night.n_epochs}")
-            + f", expected the same epochs ({SPARE_EPOCHS} more at the end, or unscored ones). "
-            + (_FILL_UP if last <= night.n_epochs else "")
-            + _ALIGN
+            f"the expert scored {len(scored)} epochs{up_to} and the night has {night.n_epochs}, expected the "
+            f"same epochs ({SPARE_EPOCHS} more at the end, or unscored ones). {_ALIGN}"
         )

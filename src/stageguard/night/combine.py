@@ -9,10 +9,9 @@ import numpy as np
 
 from stageguard import checks
 from stageguard.arrays import CLIP, Floats
-from stageguard.errors import FIRST_NIGHT, Argument, InputError, Message, NightNumber
+from stageguard.errors import InputError
 from stageguard.night.align import Aligned
 from stageguard.night.hypnodensity import Hypnodensity
-from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.timing import Night
 
 METHODS = ("mean", "log-pool")
@@ -81,40 +80,28 @@ def _total(parts: Floats) -> Floats:
     return total
 
 
-_MERGE = Message("Merge the finer one: ", Argument("merge", python="density.merge(scheme)"))
-_REEPOCH = Message("Use ", Argument("reepoch", python="align(..., epoch_seconds=...)"))
-_ALIGN = Argument("align", python="align(...)")
-_CUT = Message("Cut them to the same: ", _ALIGN)
-
-
 def _refuse_different(parts: Sequence[Any]) -> None:
     if not parts:
         raise InputError("got no densities to combine, expected one or more.")
     for number, part in enumerate(parts, start=1):
         if not isinstance(part, Hypnodensity):
-            hint = " For hypnograms there is consensus." if isinstance(part, Hypnogram) else ""
-            shown = checks.shown(part)[:60]
-            raise InputError(Message(NightNumber(number), f" is {shown}, expected a Hypnodensity.{hint}"))
-        for what, value, first, do in (
-            ("scheme", part.scheme.name, parts[0].scheme.name, _MERGE),
-            ("epoch length", part.epoch_seconds, parts[0].epoch_seconds, _REEPOCH),
-            ("number of epochs", part.n_epochs, parts[0].n_epochs, _CUT),
+            raise InputError(f"night {number} is {checks.shown(part)}, expected a Hypnodensity.")
+        first = parts[0]
+        has_clock = part.start is not None and first.start is not None
+        begins = part.start if has_clock else f"{part.offset_seconds:g} s"
+        other = first.start if has_clock else f"{first.offset_seconds:g} s"
+        for what, value, expected in (
+            ("scheme", part.scheme.name, first.scheme.name),
+            ("stages", part.scheme.names, first.scheme.names),
+            ("epoch length", part.epoch_seconds, first.epoch_seconds),
+            ("number of epochs", part.n_epochs, first.n_epochs),
+            ("start", begins, other),
         ):
-            if value != first:
-                has = f" has the {what} {value}, ", FIRST_NIGHT, f" {first}. "
-                raise InputError(Message(NightNumber(number), *has, do, "."))
-        if part.scheme != parts[0].scheme:
-            raise InputError(
-                Message(NightNumber(number), " has other stages than ", FIRST_NIGHT, ". Merge them first.")
-            )
-        if part.start is not None and parts[0].start is not None:
-            if part.start != parts[0].start:
-                begins = f" begins at {part.start}, ", FIRST_NIGHT, f" at {parts[0].start}. Use "
-                raise InputError(Message(NightNumber(number), *begins, _ALIGN, "."))
-        elif part.offset_seconds != parts[0].offset_seconds:
-            here = f" begins {part.offset_seconds:g} s after the recording's start, "
-            there = f" {parts[0].offset_seconds:g} s, expected the same epochs. Use "
-            raise InputError(Message(NightNumber(number), here, FIRST_NIGHT, there, _ALIGN, "."))
+            if value != expected:
+                raise InputError(
+                    f"night {number} has the {what} {value}, the first {expected}: expected the same epochs "
+                    "and stages; use merge_stages(...) and align(...)."
+                )
 
 
 def _weights(weights: Sequence[float] | None, n_parts: int) -> Floats:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from stageguard import checks
 from stageguard.arrays import ROUNDING, SUM_TOLERANCE, Floats, Labels, Mask
-from stageguard.errors import Argument, InputError, Message, RowNumber, warn
+from stageguard.errors import InputError, warn
 from stageguard.night.hypnogram import NO_PROBABILITIES
 from stageguard.night.night import EpochTable, Exportable
 from stageguard.night.stages import StageScheme, as_scheme, canonical_name
@@ -177,12 +177,8 @@ def refuse_probabilities(matrix: Floats) -> None:
     """Refuse to take the softmax of logits that are clearly probabilities already."""
     if are_probabilities(matrix):
         raise InputError(
-            Message(
-                "every value is from 0 to 1 and every row sums to 1: these are probabilities, not logits. "
-                "Leave out ",
-                Argument("logits", True),
-                ".",
-            )
+            "every value is from 0 to 1 and every row sums to 1: these are probabilities, expected logits "
+            "where logits=True."
         )
 
 
@@ -194,11 +190,7 @@ def softmax(matrix: Floats) -> Floats:
     if wrong.any():
         row = int(wrong.argmax())
         raise InputError(
-            Message(
-                *("logits: ", RowNumber(row)),
-                f" holds {matrix[row].tolist()}, expected finite numbers, or a whole row of NaN (no "
-                "evidence).",
-            )
+            f"logits: row {row} holds {matrix[row].tolist()}, expected finite numbers, or a whole row of NaN."
         )
     odds = np.exp(matrix - top)
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))
@@ -207,8 +199,7 @@ def softmax(matrix: Floats) -> Floats:
 def explain_bad_probabilities(matrix: Floats, names: Sequence[str]) -> InputError:
     """Return the error that names the first bad row of a matrix known not to hold probabilities."""
     missing = np.isnan(matrix)
-    n_missing = missing.sum(axis=1)
-    partly_missing = (n_missing > 0) & (n_missing < len(names))
+    partly_missing = np.any(missing, axis=1) & ~np.all(missing, axis=1)
     outside = (matrix < -ROUNDING) | np.isinf(matrix)
     with np.errstate(invalid="ignore", over="ignore"):
         sums = matrix.sum(axis=1)
@@ -216,46 +207,33 @@ def explain_bad_probabilities(matrix: Floats, names: Sequence[str]) -> InputErro
     bad = partly_missing | outside.any(axis=1) | (deviation > SUM_TOLERANCE)
     # the check before may have summed in another order, so that no row is bad by these sums
     row = int(bad.argmax() if bad.any() else deviation.argmax())
-    rounded: tuple[object, ...] = ()
+    found = f"probabilities: row {row}"
     if partly_missing[row]:
-        return InputError(
-            Message(
-                *("probabilities: ", RowNumber(row)),
-                f" is NaN for {names[missing[row].argmax()]} but not for every stage, expected a whole row "
-                "of NaN (no evidence) or none. Fill the row, or set all of it to NaN.",
-            )
-        )
+        name = names[missing[row].tolist().index(True)]
+        return InputError(f"{found} is NaN for {name} but not for every stage, expected all of it or none.")
     if outside[row].any():
         column = int(outside[row].argmax())
-        got = f" has {matrix[row, column]:.6g} for {names[column]}, expected values from 0 to 1."
+        found += f" has {matrix[row, column]:.6g} for {names[column]}, expected values from 0 to 1."
     else:
-        got = f" sums to {sums[row]:.6g}, expected 1 (within {SUM_TOLERANCE:g})."
+        found += f" sums to {sums[row]:.6g}, expected 1 (within {SUM_TOLERANCE:g})."
         if deviation[row] <= ROUNDED:
-            option = Argument("normalize", True, "normalize=True to sg.read_density")
-            what = f": it divides rows that are off by up to {ROUNDED:g} by their sums."
-            rounded = (" Were they rounded? Pass ", option, what)
-    scored = n_missing == 0
-    if 2 * np.count_nonzero(bad) <= np.count_nonzero(scored):
-        advice = "Correct the row, or set all of it to NaN (no evidence)."
-    else:
-        advice = _look_alike(matrix[scored], sums[scored])
-    return InputError(Message("probabilities: ", RowNumber(row), got, *(rounded or (" ", advice))))
+            found += f" normalize=True rescales rows that sum to {1 - ROUNDED:g}–{1 + ROUNDED:g}."
+            return InputError(found)
+    values = matrix[~missing.any(axis=1)]
+    if 2 * np.count_nonzero(bad) > len(values):
+        found += _look_alike(values)
+    return InputError(found)
 
 
-def _look_alike(values: Floats, sums: Floats) -> str:
-    """Return advice on numbers that are mostly no probabilities: what they look like, and what to do."""
+def _look_alike(values: Floats) -> str:
+    """Return which option reads numbers that are mostly no probabilities, or nothing."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = values.sum(axis=1)
     if values.max() <= SUM_TOLERANCE and np.allclose(np.exp(values).sum(axis=1), 1, atol=1e-2):
-        return Message("These look like log-probabilities: pass ", Argument("log", True), ".")
-    if np.allclose(sums, 1, atol=SUM_TOLERANCE):
-        return "Rows sum to 1, so these are no logits: set what is below 0 to 0."
-    if values.min() < 0:
-        return Message("These look like logits: pass ", Argument("logits", True), ".")
-    if 0 < sums[0] < np.inf and np.allclose(sums, sums[0], rtol=1e-3):
-        rows = "Every row" if len(sums) > 1 else "The row"
-        return f"{rows} sums to {sums[0]:.6g}: divide by the row sums first."
-    return Message(
-        "Are these logits? Then pass ", Argument("logits", True), "; else divide by the row sums first."
-    )
+        return " Log-probabilities need log=True."
+    if np.isfinite(values).all() and not np.allclose(sums, 1, atol=SUM_TOLERANCE):
+        return " Logits need logits=True."
+    return ""
 
 
 def _converted(array: npt.ArrayLike, what: str) -> Floats:
@@ -301,14 +279,9 @@ def _explain_bad_shape(matrix: Floats, n_stages: int, names: Sequence[str], what
     if matrix.size == 0:
         return InputError(f"{what} are empty (shape {shape}), expected at least one epoch.")
     expected = f"expected (epochs, {n_stages}) for {', '.join(names)}"
+    hint = ""
     if matrix.ndim == 1 and np.array_equal(matrix, np.round(matrix)):
         hint = f" These look like {NO_PROBABILITIES}"
     elif matrix.ndim == 2 and shape[0] == n_stages:
         hint = " Stages come second: transpose it."
-    elif matrix.ndim == 2 and shape[1] == 1:
-        hint = " One column cannot hold the probabilities of two or more stages."
-    elif matrix.ndim == 3:
-        hint = " Several nights are passed as a list of matrices."
-    else:
-        hint = ""
     return InputError(f"{what} have shape {shape}, {expected}.{hint}")

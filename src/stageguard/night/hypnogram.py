@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from stageguard import checks
 from stageguard.arrays import Labels
-from stageguard.errors import EpochNumber, InputError, Message
+from stageguard.errors import InputError
 from stageguard.night.night import EpochTable, ExportableStages, later
 from stageguard.night.stages import UNSCORED_NAME, StageScheme, as_scheme
 
@@ -130,9 +130,7 @@ def _checked_labels(labels: object, scheme: StageScheme) -> Labels:
     if low < UNSCORED or high >= scheme.n_stages:
         wrong = int(np.argmax((array < UNSCORED) | (array >= scheme.n_stages)))
         raise InputError(
-            Message(
-                *(f"label {array[wrong]} at epoch ", EpochNumber(wrong), " is not a stage of scheme "),
-                f"{scheme.name!r}, expected 0 to {scheme.n_stages - 1}, or {UNSCORED} for unscored.",
-            )
+            f"label {array[wrong]} at index {wrong} is not a stage of scheme {scheme.name!r}, expected 0 to "
+            f"{scheme.n_stages - 1}, or {UNSCORED} for unscored."
         )
     return checks.frozen_array(array, np.int8)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from stageguard import checks
 from stageguard.arrays import Floats
-from stageguard.errors import Argument, InputError, Message, did_you_mean
+from stageguard.errors import InputError, did_you_mean
 from stageguard.night.hypnogram import Hypnogram
 
 SLOWEST_HZ, FASTEST_HZ = 1e-4, 1e9  # a sample in three hours; a billion in a second
@@ -285,13 +285,7 @@ class EpochGrid:
         """Return the whole epochs of a recording's longest signal, by default as long as in its scorings."""
         length = scored_epoch_seconds(recording) if epoch_seconds is None else epoch_seconds
         if length is None:
-            raise InputError(
-                Message(
-                    f"recording {recording.id!r} has no scoring that would say how long an epoch is. Give ",
-                    Argument("epoch_seconds"),
-                    ", for example 30 for people or 4 for mice.",
-                )
-            )
+            raise InputError(f"recording {recording.id!r} has no scoring, expected epoch_seconds.")
         length = checks.epoch_seconds(length)
         seconds = max(map(end_seconds, recording.signals.values()), default=0.0)
         n_epochs = int((seconds + SLACK_SECONDS) // length)
@@ -320,10 +314,6 @@ def scored_epoch_seconds(recording: Recording) -> float | None:
     if len(lengths) > 1:
         listed = ", ".join(f"{length:g}" for length in sorted(lengths))
         raise InputError(
-            Message(
-                f"the scorings of recording {recording.id!r} have epochs of {listed} s. Give ",
-                Argument("epoch_seconds"),
-                ".",
-            )
+            f"the scorings of recording {recording.id!r} have epochs of {listed} s, expected epoch_seconds."
         )
     return next(iter(lengths), None)

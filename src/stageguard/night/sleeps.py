@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from stageguard import checks
-from stageguard.errors import EpochNumber, InputError, Message
+from stageguard.errors import InputError
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.period import Period, lasting_sleeps
 from stageguard.night.timing import Moment, Night, lights_window, require_night
@@ -57,9 +57,7 @@ def find_sleeps(night: Night, lights: Lights = ()) -> list[Period]:
     in_bed = sorted(lights_window(night, *_pair(pair)) for pair in lights)
     for (_, end), (first, _) in pairwise(in_bed):
         if first < end:
-            raise InputError(
-                Message("lights go off at epoch ", EpochNumber(first), " before they go on. Part the pairs.")
-            )
+            raise InputError(f"lights go off at epoch {first + 1} before they go on.")
     sleeps = [(first, end) for first, end in in_bed if (labels[first:end] != UNSCORED).any()]
     edges = [0, *np.ravel(in_bed).astype(int).tolist(), len(labels)]
     for begin, stop in zip(edges[::2], edges[1::2], strict=True):

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from stageguard import checks
 from stageguard.arrays import DAY_SECONDS, Floats, Labels, Mask
-from stageguard.errors import Argument, EpochNumber, InputError, Message, warn
+from stageguard.errors import InputError, warn
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.night import later
@@ -161,8 +161,7 @@ def require_night(night: object) -> None:
 
 def warn_of(notes: Sequence[str]) -> None:
     """Warn of what was cut or assumed."""
-    joined = [part for note in notes for part in ("; ", note)][1:]
-    warn(Message(*joined, "."))
+    warn("; ".join(notes) + ".")
 
 
 Moment = float | timedelta | datetime | str  # a number is seconds since the beginning of the recording
@@ -198,10 +197,8 @@ def lights_window(night: Night, lights_off: Moment | None, lights_on: Moment | N
     stop = n_epochs if lights_on is None else epoch_at(night, lights_on, "lights_on", first)
     if not first < stop:
         raise InputError(
-            Message(
-                *("lights are off from epoch ", EpochNumber(first), " and on from epoch ", EpochNumber(stop)),
-                f" of {n_epochs}, expected at least one epoch between them.",
-            )
+            f"lights are off from epoch {first + 1} and on from epoch {stop + 1} of {n_epochs}, expected at "
+            "least one epoch between them."
         )
     return first, stop
 
@@ -252,7 +249,7 @@ def time_of_day(start: datetime | None, moment: str | datetime, what: str) -> fl
         raise _wrong_moment(
             what,
             f"the time {str(moment)!r}, but when the recording starts is not known. Give ",
-            Argument("start", python="start=... to the Hypnogram"),
+            "start=... to the Hypnogram",
             "." if what == "lights_on_phase" else ", or seconds since the beginning of the recording.",
         )
     return start.hour * 3600.0 + start.minute * 60.0 + start.second + start.microsecond / 1e6
@@ -272,4 +269,4 @@ def clock_seconds(text: object, what: str) -> float:
 
 
 def _wrong_moment(what: str, *problem: object) -> InputError:
-    return InputError(Message(Argument(what), " is ", *problem))
+    return InputError(f"{what} is {''.join(map(str, problem))}")
