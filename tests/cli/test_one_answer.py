@@ -54,3 +54,26 @@ def test_a_night_to_look_at_is_named_wherever_its_cohort_is_shown(run, tmp_path)
     for command in ([out], [doubtful, sure, "-p", "human-psg-3"]):
         assert re.search(look, run("stats", *command).out)
         assert [night["look_at"] for night in run("stats", *command, "--json").json["nights"]] == [why, ""]
+
+
+def test_what_is_assumed_of_time_in_bed_is_told_by_decode_and_methods(run, tmp_path):
+    def night(name, hours):
+        return write_rows(
+            tmp_path / f"{name}.csv", np.repeat([W, N, R, N, W], [120 * hours - 900, *[225] * 4], 0)
+        )
+
+    def told(*arguments):
+        return " ".join(run("decode", *arguments, "-p", "human-psg-3", "--overwrite").out.split())
+
+    whole, half, day = night("whole", 9), night("half", 14), night("day", 22)
+    assert "TIB is" not in told(whole)
+    assert "TIB is the whole recording of 14.0 h: neither lights off nor lights on is given" in told(half)
+    assert "TIB ends with the recording: lights on is not given" in told(day, "--lights-off", "0")
+    rule = "without lights, so that SOL and SE do not exist"
+    out = tmp_path / "out"
+    assert f"longest sleep of 1 recording {rule}: day" in told(whole, day, "-o", out)
+    assert f"of recordings of 20 h or more {rule}." in (out / "methods.md").read_text()
+    run("report", out, "-o", tmp_path / "all.html")
+    assert f"of recordings of 20 h or more {rule}." in (tmp_path / "all.html").read_text()
+    one = json.loads((out / "day.hypnogram.json").read_text())["stageguard"]["methods"]
+    assert f"of recordings of 20 h or more {rule}." in one

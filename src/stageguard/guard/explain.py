@@ -435,6 +435,11 @@ class Effect:
     from_labels: FromLabels | None = None
     n_ties: int = 0
 
+    @property
+    def has_lights(self) -> bool:
+        """Whether lights cut the recording."""
+        return self.has_lights_off or self.has_lights_on
+
     @classmethod
     def of(cls, decoding: Decoding) -> Effect:
         """Return the effect on a decoded night."""

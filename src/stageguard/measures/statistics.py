@@ -56,6 +56,7 @@ from stageguard.values import ComparedByValue
 Convention = Literal["aasm", "yasa", "luna"]
 
 LONGEST_NIGHT_HOURS = 20.0  # our choice: longer recordings are days, in which no moment is bedtime
+USUAL_NIGHT_HOURS = 12.0  # our choice: a longer recording without lights may hold hours out of bed
 SHORT_EPOCH_SECONDS = 15.0  # shorter epochs are scored in rodents, which sleep around the clock
 FIRST_REM_SECONDS = 120.0  # our choice, of 1 to 3 min: no single false epoch counts, hardly a bout is missed
 MOST_UNSCORED = 0.5  # our choice: with more of TIB unscored, efficiencies would say little about sleep
@@ -300,10 +301,12 @@ class StatisticsOptions:
         if is_day and self.lights == (None, None) and may_be_person and scheme.wake is not None:
             begin, end = period_of(hypnogram.labels, scheme.wake_index, epoch_seconds)
             if begin < end:
-                where = f"the sleep period of the longest sleep (epochs {begin + 1:,} to {end:,})"
-                without = f"of a recording of {hours:.1f} h without lights, so that SOL and SE do not exist"
-                assumed = (f"TIB is {where} {without}: give lights off and lights on",)
+                where = f" (epochs {begin + 1:,} to {end:,})"
+                rule = longest_sleep_words(f"a recording of {hours:.1f} h", where)
+                assumed = (f"{rule}: give lights off and lights on",)
                 first, stop = begin, end
+        elif hours >= USUAL_NIGHT_HOURS and self.lights == (None, None) and may_be_person:
+            assumed = (assumed[0].replace("recording", f"recording of {hours:.1f} h"),)
         labels = hypnogram.labels[first:stop]
         # Luna trims after lights are known, so that its first epoch may lie later than lights off
         if convention == "luna":
@@ -339,6 +342,17 @@ class StatisticsOptions:
     def lights(self) -> tuple[Moment | None, Moment | None]:
         """Lights off and lights on."""
         return self.lights_off, self.lights_on
+
+
+def longest_sleep_words(of: str, where: str = "") -> str:
+    """Return where recordings are measured that are so long that no moment is bedtime."""
+    period = f"the sleep period of the longest sleep{where}"
+    return f"TIB is {period} of {of} without lights, so that SOL and SE do not exist"
+
+
+def is_of_days(n_epochs: int, epoch_seconds: float) -> bool:
+    """Whether a recording of a person is so long that, without lights, its longest sleep is measured."""
+    return n_epochs * epoch_seconds >= 3600 * LONGEST_NIGHT_HOURS and epoch_seconds >= SHORT_EPOCH_SECONDS
 
 
 AASM = StatisticsOptions()  # of the whole recording, where nothing else is asked for

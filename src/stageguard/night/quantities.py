@@ -130,8 +130,8 @@ _WITH_STAGE = ("title", "definition", "label", "heading", "short_heading")
 # fmt: off
 # Quantities of a whole night, in the order of a cohort's columns.
 NIGHT = (
-    Quantity("tib_minutes", "Time in bed", "lights off to lights on, or the recording", "min", 1, "TIB",
-             report_row=15),
+    Quantity("tib_minutes", "Time in bed", "lights off to lights on, or the recording; without "
+             "lights, from 20 h, the period of its longest sleep", "min", 1, "TIB", report_row=15),
     Quantity("spt_minutes", "Sleep period time", "first to last epoch of sleep", "min", 1, "SPT",
              report_row=14),
     Quantity("tst_minutes", "Total sleep time", "epochs of sleep", "min", 1, "TST",

@@ -435,7 +435,7 @@ def cohort_row(
         unjudged=chosen.reasons.get(JOINT.key, "" if night.profile else "no profile is recorded with it"),
         steered=measured.steered,
         on_expert_epochs=compared,
-        methods=_methods_of(night, values, names, final.epoch_seconds, bool(measured.lights)),
+        methods=_methods_of(night, values, names, final.epoch_seconds, final.n_epochs, bool(measured.lights)),
         remarks=(
             *_early_rem_remarks(chosen.values, night),
             *([f"look at this night: {look_at}"] * bool(look_at)),
@@ -449,6 +449,7 @@ def _methods_of(
     values: Mapping[str, Floats],
     names: tuple[str, ...],
     epoch_seconds: float,
+    n_epochs: int,
     is_between_lights: bool,
 ) -> CohortFact | None:
     """Return what the Methods paragraph needs of a decoded night, with the table's fragmentation index."""
@@ -456,7 +457,9 @@ def _methods_of(
         return None
     column = names.index("fragmentation_index")
     before, after = (float(values[scoring][column]) for scoring in ("before", "after"))
-    return CohortFact(night.profile, epoch_seconds, night.effect, (before, after), is_between_lights)
+    return CohortFact(
+        night.profile, epoch_seconds, night.effect, (before, after), is_between_lights, n_epochs
+    )
 
 
 def _early_rem_remarks(values: Mapping[str, float], night: CohortNight) -> Iterable[str]:

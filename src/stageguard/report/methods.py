@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from stageguard.guard.decoding import CITATION, Decoding
 from stageguard.guard.explain import Effect
 from stageguard.guard.strength import Strength
 from stageguard.measures.bouts import period_for
-from stageguard.measures.statistics import lights_words
+from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, is_of_days, lights_words, longest_sleep_words
 from stageguard.night.hypnodensity import FromLabels
 from stageguard.night.period import APART_MINUTES, ASLEEP_MINUTES, WINDOW_MINUTES, Period
 from stageguard.night.quantities import NIGHT
@@ -85,6 +85,8 @@ def night_methods(decoding: Decoding, lights: tuple[Moment | None, Moment | None
         parts.append(f"The {name} was {before:.3f} before and {after:.3f} after decoding.")
     if words := lights_words(decoding.hypnogram, *lights):
         parts.append(f"The night was measured between lights: {words}.")
+    else:
+        parts += long_sentences([(decoding.hypnogram.n_epochs, seconds, effect)])
     parts += [
         *latency_sentences(profile),
         *steered_sentences(profile, decoding.strength.steers),
@@ -191,6 +193,12 @@ def _night_period(
         yield f"It was looked for {and_list(bounds)}."
 
 
+def long_sentences(nights: Iterable[tuple[int, float, Effect]]) -> Iterator[str]:
+    """Say how recordings of days without lights were measured: epochs, their length and effect of each."""
+    if any(is_of_days(n, seconds) and not effect.has_lights for n, seconds, effect in nights):
+        yield f"{longest_sleep_words(f'recordings of {LONGEST_NIGHT_HOURS:g} h or more')}."
+
+
 def _left_out_sentences(decoding: Decoding, effect: Effect) -> Iterator[str]:
     """Say what of the profile is not for this night's cohort or stager, and the caution for its cohort."""
     profile = decoding.profile
@@ -283,6 +291,7 @@ def methods_text(nights: Decoding | Sequence[Decoding], *, subjects: Sequence[st
             night.epoch_seconds,
             Effect.of(night),
             fragmentation(night, period_for(night, night.profile)),
+            n_epochs=night.hypnogram.n_epochs,
         )
         for night in decodings
     ]
@@ -300,6 +309,7 @@ class CohortFact:
     effect: Effect
     fragmentation: tuple[float, float]
     is_between_lights: bool = False  # whether its measures are
+    n_epochs: int = 0
 
 
 def cohort_methods(
@@ -383,6 +393,8 @@ def _cohort_periods(nights: Sequence[CohortFact]) -> Iterator[str]:
             "sleep before lights off was not taken for sleep onset"
         )  # fmt: skip
         yield sentence(f"{' and '.join(given)} of {count(len(nights), 'night')}: {did}")
+    within = [night for night in nights if not night.is_between_lights]
+    yield from long_sentences([(night.n_epochs, night.epoch_seconds, night.effect) for night in within])
     n_between = sum(night.is_between_lights for night in nights)
     if n_between:
         yield f"{count(n_between, 'night')} {was_or_were(n_between)} measured between lights."

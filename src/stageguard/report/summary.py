@@ -16,7 +16,7 @@ from stageguard.measures.bouts import cuts_of, hypnogram_before, period_for
 from stageguard.measures.cohort import CohortTable
 from stageguard.measures.hinges import hinges_of
 from stageguard.measures.rare import early_rem_removed
-from stageguard.measures.statistics import AASM, StatisticsOptions, lights_words
+from stageguard.measures.statistics import AASM, USUAL_NIGHT_HOURS, StatisticsOptions, lights_words
 from stageguard.measures.validity import Validity, validity_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import (
@@ -392,6 +392,10 @@ def summary_of(decoding: Decoding, options: StatisticsOptions = AASM) -> Decodin
     nights = hypnogram_before(decoding), hypnogram
     valid = _validities(decoding, options)
     statistics = options.measure(hypnogram)
+    is_told = statistics.is_of_longest_sleep or (
+        profile.species == "human"
+        and (statistics.tib_minutes >= 60 * USUAL_NIGHT_HOURS or options.lights != (None, None))
+    )
     hinges, aside = hinges_of(decoding, options), aside_words(decoding, valid[1])
     rows = [
         replace(row, limit=decoding.strength.limit) if row.key == "fragmentation_index" else row
@@ -409,7 +413,7 @@ def summary_of(decoding: Decoding, options: StatisticsOptions = AASM) -> Decodin
         verdict=valid[1].verdict,
         indicators=tuple(rows),
         strength=str(decoding.strength),
-        assumptions=(*decoding.assumed, *(statistics.assumed if statistics.is_of_longest_sleep else ())),
+        assumptions=(*decoding.assumed, *(statistics.assumed if is_told else ())),
         advice=tuple(decoding.advice()),
         range_note=range_note(decoding, rows),
         lights=lights_words(hypnogram, *options.lights),

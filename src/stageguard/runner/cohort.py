@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import numpy.typing as npt
 
 from stageguard import checks
-from stageguard.arrays import DAY_SECONDS, NAN
+from stageguard.arrays import NAN
 from stageguard.errors import Argument, InputError, Message, OutputError
 from stageguard.extras import library
 from stageguard.files import as_path, file_error, read_text, write_text_atomic
@@ -20,6 +20,7 @@ from stageguard.formats.cohort_dataset import dataset_root, holds_parquet, is_da
 from stageguard.formats.density import listed
 from stageguard.formats.read import density_options
 from stageguard.guard.decoding import CITATION, Decoding
+from stageguard.measures.statistics import is_of_days, longest_sleep_words
 from stageguard.night.timing import Moment
 from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile
@@ -158,7 +159,7 @@ def decode_inputs(call: CohortCall, inputs: Inputs) -> Manifest:
         for night in inputs.nights
     ]
     manifest = call.run(FileSource(tasks, tables, call.say))
-    manifest.remarks += _longer_than_a_day(manifest, call.profile)
+    manifest.remarks += _of_days(manifest)
     if tables is not None:
         _write_methods(manifest, call, tables)
     return manifest
@@ -180,14 +181,12 @@ def _between_lights(call: CohortCall, night: Input) -> DecodeOptions:
     return call.options if off is None and on is None else replace(call.options, lights_off=off, lights_on=on)
 
 
-def _longer_than_a_day(manifest: Manifest, profile: Profile) -> list[str]:
-    """Return a remark on recordings of people that hold several nights."""
-    if profile.species != "human":
-        return []
-    long = [row.id for row, seconds, _ in manifest.effects if row.n_epochs * seconds > DAY_SECONDS]
-    if not long:
-        return []
-    return [f"longer than 24 h: {listed(long, 3)}. To list their sleeps: stageguard stats --sleeps"]
+def _of_days(manifest: Manifest) -> list[str]:
+    """Return a remark that names the recordings without lights in which no moment is bedtime."""
+    nights = manifest.effects
+    long = [row.id for row, s, effect in nights if is_of_days(row.n_epochs, s) and not effect.has_lights]
+    of = f"{len(long):,} recording{'s' * (len(long) > 1)}"
+    return [f"{longest_sleep_words(of)}: {listed(long, 3)}"] if long else []
 
 
 def _write_methods(manifest: Manifest, call: CohortCall, folder: Path) -> None:
@@ -203,7 +202,10 @@ def _write_methods(manifest: Manifest, call: CohortCall, folder: Path) -> None:
     from stageguard.report.methods import CohortFact, cohort_methods  # only cohorts need it
 
     facts = [
-        CohortFact(used, seconds, effect, (NAN, NAN) if is_shifted else (row.fi_before, row.fi_after))
+        CohortFact(
+            *(used, seconds, effect, (NAN, NAN) if is_shifted else (row.fi_before, row.fi_after)),
+            n_epochs=row.n_epochs,
+        )
         for row, seconds, effect in manifest.effects
     ]
     write_text_atomic(path, cohort_methods(facts, stager=options.stager) + "\n", overwrite=True)
