@@ -179,8 +179,7 @@ def test_another_cohort_has_its_intervals_withheld(run, night, fitted):
 
 def test_a_cohort_that_is_not_said_is_asked_for(run, night, fitted):
     shown = " ".join(run("intervals", night, "-p", fitted).out.split())
-    advice = "If it is theirs, say so (--cohort 'our lab'); else ask for --method model."
-    assert mentions(shown, "cohort", "named", advice)
+    assert mentions(shown, "cohort 'our lab'", "none that is named")
 
 
 def test_too_few_nights_for_a_level_is_a_reason_and_no_interval(run, night, fitted):

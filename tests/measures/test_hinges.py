@@ -8,7 +8,7 @@ import pytest
 import stageguard as sg
 from cli_runner import Runner
 from nights import decode
-from stageguard.measures.hinges import hinges_of
+from stageguard.measures.intervals import hinges_of
 from stageguard.report import night_report
 
 STAGES = {"W": 0, "N": 2, "R": 4}

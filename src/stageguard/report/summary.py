@@ -14,7 +14,7 @@ from stageguard.errors import Message
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import cuts_of, hypnogram_before, period_for
 from stageguard.measures.cohort import CohortTable
-from stageguard.measures.hinges import hinges_of
+from stageguard.measures.intervals import hinges_of
 from stageguard.measures.rare import early_rem_removed
 from stageguard.measures.statistics import AASM, USUAL_NIGHT_HOURS, StatisticsOptions, lights_words
 from stageguard.measures.validity import Validity, validity_of

@@ -14,12 +14,12 @@ from stageguard.measures.agreement import Agreement, agreement, common_scheme, m
 from stageguard.measures.bouts import cuts_of, hypnogram_before, hypnogram_of, pair_counts, period_for
 from stageguard.measures.cohort import count_steered
 from stageguard.measures.grade import GradeCard
-from stageguard.measures.hinges import hinges_of
 from stageguard.measures.intervals import (
     DEFAULT_DRAWS,
     OF_GOOD_STAGERS,
     Intervals,
     Method,
+    hinges_of,
     intervals,
     origin_of,
     why_withheld,
