@@ -12,7 +12,7 @@ from math import isnan
 from pathlib import Path
 from statistics import fmean, stdev
 
-from stageguard.measures.architecture import ARCHITECTURE
+from stageguard.measures.cohort import ARCHITECTURE
 from stageguard.measures.samples import paired
 from stageguard.study.across import across_tables
 from stageguard.study.comparison import ASIDE, below_majority, error_ratio, errors_of

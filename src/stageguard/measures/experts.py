@@ -21,11 +21,9 @@ import numpy as np
 from stageguard import checks
 from stageguard.arrays import Floats, Ints, Labels
 from stageguard.errors import InputError, Message, NightNumber, StageGuardError
-from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import cohen_kappa
 from stageguard.measures.bouts import ScoredNight, contingency, expert_of, hypnogram_of
 from stageguard.night.align import on_epochs_of
-from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.values import ComparedByValue
 
@@ -163,32 +161,18 @@ def _kappas(labels: Labels, n_stages: int) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AmongExperts(ComparedByValue):
-    """A stager's agreement with each expert, and the experts' agreement with one another.
+    """A stager's agreement with each expert, and the experts' with one another, as means over nights.
 
-    All numbers are means over nights. The stager's soft agreement is the mean over panels that leave one
-    scorer out, so that panels have one size for everybody.
-
-    Attributes
-    ----------
-    scorers : tuple of str
-        Who scored.
-    n_nights : int
-        How many nights were compared.
-    kappa, accuracy : tuple of float
-        The stager's agreement with each scorer.
-    mean_kappa, soft_agreement : float
-        The stager's mean kappa with the scorers, and its soft agreement.
-    scorer_kappa, scorer_soft_agreement : tuple of float
-        Each scorer's mean kappa with the other scorers, and soft agreement.
+    The stager's soft agreement is the mean over panels that leave one scorer out: all panels have one size.
     """
 
     scorers: tuple[str, ...]
     n_nights: int
-    kappa: tuple[float, ...]
-    accuracy: tuple[float, ...]
-    mean_kappa: float
-    soft_agreement: float
-    scorer_kappa: tuple[float, ...]
+    kappa: tuple[float, ...]  # of the stager with each scorer
+    accuracy: tuple[float, ...]  # the same
+    mean_kappa: float  # of the stager with the scorers
+    soft_agreement: float  # of the stager
+    scorer_kappa: tuple[float, ...]  # of each scorer, mean with the other scorers
     scorer_soft_agreement: tuple[float, ...]
 
     @property
@@ -233,6 +217,8 @@ class AmongExperts(ComparedByValue):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
+        keys = ("scorer", "stager_kappa", "stager_accuracy", "kappa_with_others", "soft_agreement")
+        columns = self.scorers, self.kappa, self.accuracy, self.scorer_kappa, self.scorer_soft_agreement
         return {
             "n_nights": self.n_nights,
             "mean_kappa": self.mean_kappa,
@@ -241,23 +227,7 @@ class AmongExperts(ComparedByValue):
             "of": len(self._scorer_kappas()) + 1,
             "place": self.place,
             "reason": self.reason,
-            "scorers": [
-                {
-                    "scorer": scorer,
-                    "stager_kappa": kappa,
-                    "stager_accuracy": accuracy,
-                    "kappa_with_others": mean_kappa,
-                    "soft_agreement": soft,
-                }
-                for scorer, kappa, accuracy, mean_kappa, soft in zip(
-                    self.scorers,
-                    self.kappa,
-                    self.accuracy,
-                    self.scorer_kappa,
-                    self.scorer_soft_agreement,
-                    strict=True,
-                )
-            ],
+            "scorers": [dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)],
         }
 
 
@@ -286,23 +256,33 @@ def among_experts(
     >>> sg.among_experts(experts, sg.read_hypnogram(list("WWNNRR"))).kappa
     (1.0, 0.75, 0.75)
     """
-    nights, panels = _pair_up(experts, night)
+    several = isinstance(night, list | tuple)
+    nights: Sequence[Any] = night if isinstance(night, list | tuple) else [night]
+    given: Sequence[Any] = experts if several else [experts]
+    if not isinstance(given, list | tuple) or len(given) != len(nights) or not nights:
+        raise InputError(
+            f"experts are {checks.shown(experts)}, expected a list of scorings per night, and first."
+        )
     compared = []
-    for number, (scored, panel) in enumerate(zip(nights, panels, strict=True)):
+    for number, (scored, panel) in enumerate(zip(nights, given, strict=True)):
         try:
-            compared.append(_compare(hypnogram_of(scored), panel))
+            if not isinstance(panel, list | tuple):
+                raise InputError(
+                    f"experts are {checks.shown(panel)}, expected a list of hypnograms, and first."
+                )
+            compared.append(_compare(hypnogram_of(scored), [expert_of(each) for each in panel]))
         except StageGuardError as error:
             raise InputError(f"night {number}: {error}" if len(nights) > 1 else str(error)) from None
-    if len({len(panel) for panel in panels}) > 1:
+    sizes = [len(each.scorers) for each in compared]
+    if len(set(sizes)) > 1:
         raise InputError(
-            f"nights have {', '.join(str(len(panel)) for panel in panels)} experts, expected the same "
-            "scorers in the same order for every night. Leave out nights that some did not score."
+            f"nights have {', '.join(map(str, sizes))} experts, expected the same on every night."
         )
     means: dict[str, Any] = {}
     for name in ("kappa", "accuracy", "scorer_kappa", "scorer_soft_agreement"):
-        means[name] = tuple(_nanmean(np.array([getattr(night, name) for night in compared]).T).tolist())
+        means[name] = tuple(_nanmean(np.array([getattr(each, name) for each in compared]).T).tolist())
     for name in ("mean_kappa", "soft_agreement"):
-        means[name] = float(_nanmean(np.array([getattr(night, name) for night in compared])))
+        means[name] = float(_nanmean(np.array([getattr(each, name) for each in compared])))
     return AmongExperts(scorers=compared[0].scorers, n_nights=len(compared), **means)
 
 
@@ -335,41 +315,12 @@ def _accuracy(first: Labels, second: Labels) -> float:
     return float(np.mean(first[both] == second[both])) if both.any() else float("nan")
 
 
-def _pair_up(experts: Any, night: Any) -> tuple[list[Any], list[list[Hypnogram]]]:
-    """Return nights and panels as two lists of one length."""
-    if isinstance(experts, Hypnogram | Decoding | Hypnodensity):
-        raise InputError(
-            f"experts are a {type(experts).__name__}, expected a list of experts' hypnograms. The experts "
-            "come first: swap the two arguments."
-        )
-    if not isinstance(experts, Sequence) or isinstance(experts, str | range):
-        raise InputError(f"experts are {checks.shown(experts)}, expected a list of hypnograms.")
-    if not isinstance(night, list | tuple):
-        return [night], [[expert_of(each) for each in experts]]
-    if len(night) != len(experts) or not night:
-        raise InputError(
-            f"got {len(night)} nights and experts of {len(experts)}, expected a list of scorings per night."
-        )
-    panels = []
-    for number, panel in enumerate(experts):
-        if not isinstance(panel, Sequence) or isinstance(panel, str):
-            raise InputError(
-                f"night {number}: experts are {checks.shown(panel)}, expected a list of hypnograms."
-            )
-        panels.append([expert_of(each, f"night {number}: the expert") for each in panel])
-    return list(night), panels
-
-
 def _panel(hypnograms: Any) -> tuple[Labels, Hypnogram]:
     """Return labels (n_scorers, n_epochs) in one scheme, and the first hypnogram, which describes them."""
-    is_one = isinstance(hypnograms, Hypnogram)
-    if not is_one and not checks.has_items(hypnograms):
+    if not isinstance(hypnograms, list | tuple) or len(hypnograms) < 2:
         raise InputError(
             f"got {checks.shown(hypnograms)}, expected a list of two or more scorings of the same night."
         )
-    n = 1 if is_one else len(hypnograms)
-    if n < 2:
-        raise InputError(f"got {n} scoring{'s' * (n != 1)}, expected two or more of the same night.")
     scorings = [hypnogram_of(scoring) for scoring in hypnograms]
     # whoever scored fewer stages sets what can be compared
     coarsest = min((scoring.scheme for scoring in scorings), key=lambda scheme: scheme.n_stages)

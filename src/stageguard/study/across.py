@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isnan
 
-from stageguard.measures.architecture import ARCHITECTURE
+from stageguard.measures.cohort import ARCHITECTURE
 from stageguard.measures.samples import Estimate, estimate, paired
 from stageguard.study.comparison import (
     NO_REM_NOTE,

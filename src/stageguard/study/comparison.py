@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stageguard.arrays import NAN
-from stageguard.measures.architecture import ARCHITECTURE, never_shown
+from stageguard.measures.cohort import ARCHITECTURE, never_shown
 from stageguard.measures.samples import Estimate, bland_altman, estimate, improvement_percent, paired
 from stageguard.study.derived import derived_of
 from stageguard.study.store import (

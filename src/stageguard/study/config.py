@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from stageguard import checks, documents, schema
 from stageguard.errors import FileFormatError, InputError, MissingFileError
-from stageguard.measures.architecture import ARCHITECTURE
+from stageguard.measures.cohort import ARCHITECTURE
 from stageguard.night.stages import SCHEMES, StageScheme
 from stageguard.nn.backbones import backbones
 from stageguard.nn.options import LARGEST_SEED, TrainingOptions

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from stageguard.errors import InputError
-from stageguard.measures.architecture import ARCHITECTURE
+from stageguard.measures.cohort import ARCHITECTURE
 from stageguard.measures.samples import Difference, compare_samples, estimate
 from stageguard.study.comparison import (
     OVER_SUBJECTS,

@@ -20,8 +20,8 @@ from stageguard.fitting.fit import fit
 from stageguard.fitting.recount import recount
 from stageguard.guard.decode import decode
 from stageguard.measures.agreement import agreement
-from stageguard.measures.architecture import architecture
 from stageguard.measures.bouts import pair_counts
+from stageguard.measures.cohort import architecture
 from stageguard.measures.experts import among_experts
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram

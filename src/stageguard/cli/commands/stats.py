@@ -43,8 +43,15 @@ from stageguard.formats.cohort_files import (
 )
 from stageguard.formats.companions import ListRow
 from stageguard.measures.agreement import swapped_words
-from stageguard.measures.architecture import Errors, architecture_errors, night_errors
-from stageguard.measures.cohort import GroupDifference, MeasuredScorings, cohort_table, group_differences
+from stageguard.measures.cohort import (
+    Errors,
+    GroupDifference,
+    MeasuredScorings,
+    architecture_errors,
+    cohort_table,
+    group_differences,
+    night_errors,
+)
 from stageguard.measures.samples import METHOD_OF_GROUPS
 from stageguard.measures.statistics import Convention, StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
