@@ -22,7 +22,6 @@ from messages import mentions
 from stageguard.errors import (
     FileFormatError,
     InputError,
-    MissingFileError,
     OutputExistsError,
     StageGuardError,
 )
@@ -398,7 +397,7 @@ def test_what_cannot_be_trusted_is_refused_in_one_line(name, tmp_path, capfd):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(MissingFileError):
+    with pytest.raises(FileNotFoundError):
         load_onnx(tmp_path / "no.onnx")
 
 

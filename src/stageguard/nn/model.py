@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.stages import StageScheme
 from stageguard.nn.backbones import build_backbone
 from stageguard.nn.data import Normalisation, check_names, read_features, soften, stage_windows
+from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile
 from stageguard.signals.features import Features, Recipe
 from stageguard.version import __version__
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 LAYOUT = 1  # of the documents that `train` and `export_onnx` write
 WEIGHTS, CARD = "model.safetensors", "model.json"
 NO_CARD = ("stageguard_model", "versions", "scheme")  # entries of a document that are not read back
-
-Trained = Literal["natural", "balanced"]
 
 
 def _stored_profile(value: Any, where: str) -> Profile:
@@ -79,7 +78,7 @@ class ModelCard:
     length: int | None  # number of epochs in the network's window; None for a whole stretch
     temperature: Positive  # found on the validation subjects; 1 leaves the probabilities unchanged
     # whether stages were weighted in training, which the decoder needs to know; None if nobody knows
-    trained: Trained | None
+    trained: Training | None
     profile: StoredProfile  # used in training, and by default for decoding
     training: Mapping[str, Any]  # options, counts and validation results, for the record
 

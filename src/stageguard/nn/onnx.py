@@ -22,14 +22,7 @@ import numpy as np
 from stageguard import checks
 from stageguard.arrays import Floats, Floats32
 from stageguard.documents import Count, EpochSeconds, Positive, read_fields
-from stageguard.errors import (
-    FileFormatError,
-    InputError,
-    MissingExtraError,
-    MissingFileError,
-    StageGuardError,
-    fault_text,
-)
+from stageguard.errors import FileFormatError, InputError, MissingExtraError, StageGuardError, fault_text
 from stageguard.extras import library
 from stageguard.files import as_path, check_places, parse_json, read_file, write_together
 from stageguard.night.hypnodensity import are_probabilities, check_probabilities
@@ -38,11 +31,11 @@ from stageguard.nn.model import (
     CardedNetwork,
     FeatureSet,
     ModelCard,
-    Trained,
     TrainedModel,
     card_document,
     read_card,
 )
+from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile, profiles
 from stageguard.signals.features import Recipe, recipes
 
@@ -76,7 +69,7 @@ class OnnxMetadata:
     length: Count | None = None  # of a window; None: all epochs at once
     normalisation: Literal["night", "none"] = "night"
     temperature: Positive = 1.0
-    trained: Trained | None = None
+    trained: Training | None = None
     name: str = "network"
 
     def network(self, session: Any) -> OnnxModel:
@@ -185,10 +178,7 @@ def load_onnx(path: str | os.PathLike[str]) -> OnnxModel:
     >>> staged = sg.stage("night.edf", model)
     """
     file = as_path(path, "path")
-    try:
-        data = read_file(file, "an ONNX file")
-    except FileNotFoundError:
-        raise MissingFileError(f"{file}: No such file, expected an ONNX file.") from None
+    data = read_file(file, "an ONNX file")
     try:
         session = _open_session(data)
         document = parse_json(session.get_modelmeta().custom_metadata_map.get(METADATA, "null"))

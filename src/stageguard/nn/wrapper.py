@@ -14,7 +14,6 @@ from stageguard.arrays import SUM_TOLERANCE, Floats
 from stageguard.errors import InputError
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.options import Pins, Segments
 from stageguard.nn.data import stage_windows
 from stageguard.nn.losses import StageGuardLoss
 from stageguard.nn.pytorch import Tensor, nn, run_network, torch
@@ -114,16 +113,7 @@ class Guarded(nn.Module):
         value: Tensor = self.criterion(logits, targets, mask, **more)
         return value
 
-    def predict(
-        self,
-        x: Nights,
-        *,
-        epoch_seconds: float | None = None,
-        quality: Sequence[npt.ArrayLike | None] | None = None,
-        pins: Sequence[Pins | None] | None = None,
-        segments: Sequence[Segments | None] | None = None,
-        cohort: str | None = None,
-    ) -> list[Decoding]:
+    def predict(self, x: Nights, **options: Any) -> list[Decoding]:
         """Decode the recordings of a batch.
 
         Parameters
@@ -131,24 +121,15 @@ class Guarded(nn.Module):
         x : Tensor, array, or a list of these
             A batch as the network takes it, or a list of recordings without the batch axis, whose lengths
             may differ.
-        epoch_seconds, quality, pins, segments, cohort
-            As in `stageguard.decode`, with one entry per recording where that takes one per night.
+        **options
+            Of `stageguard.decode`, such as ``epoch_seconds``, or ``quality`` with an entry per recording.
 
         Returns
         -------
         list of Decoding
             For each recording the hypnogram, its score, the network's argmax, and the changes.
         """
-        return decode(
-            self.probabilities(x),
-            self.profile,
-            epoch_seconds=epoch_seconds,
-            quality=quality,
-            pins=pins,
-            segments=segments,
-            cohort=cohort,
-            trained=self.trained,
-        )
+        return decode(self.probabilities(x), self.profile, trained=self.trained, **options)
 
     def probabilities(self, x: Nights) -> list[Floats]:
         """Return stage probabilities (epochs, stages) of each recording of a batch, in evaluation mode.
