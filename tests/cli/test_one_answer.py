@@ -77,3 +77,17 @@ def test_what_is_assumed_of_time_in_bed_is_told_by_decode_and_methods(run, tmp_p
     assert f"of recordings of 20 h or more {rule}." in (tmp_path / "all.html").read_text()
     one = json.loads((out / "day.hypnogram.json").read_text())["stageguard"]["methods"]
     assert f"of recordings of 20 h or more {rule}." in one
+
+
+def test_files_beside_an_output_are_its_night_however_they_are_named(run, tmp_path):
+    nights = [write_night(tmp_path / f"n{seed}.csv", hours=1, seed=seed) for seed in (1, 2)]
+    assert run("decode", *nights, "-p", "human-psg-5", "--explain").code == 0
+    (tmp_path / "n1.staging.json").write_text("{}")
+    for files in ([tmp_path / "*"], sorted(tmp_path.glob("n*.*"))):
+        told = run("stats", *files, "--json")
+        assert (told.code, [night["id"] for night in told.json["nights"]]) == (0, ["n1", "n2"])
+        (left,) = (
+            note for note in told.json["notes"] if note.startswith("left out, beside outputs of decode")
+        )
+        assert "n1.csv" in left
+    assert [night["id"] for night in run("stats", nights[0], "--json").json["nights"]] == ["n1"]

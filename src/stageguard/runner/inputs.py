@@ -158,6 +158,9 @@ def find_inputs(arguments: Sequence[Path], samples: Path | None, wanted: Wanted)
         is_cohort = True
     nights, twice = _once(nights)
     notes += twice
+    if wanted.kind == "hypnogram":
+        nights, beside = _without_beside(nights)
+        notes += beside
     if samples is not None:
         nights, more = describe_by(samples, nights)
         notes += more
@@ -187,6 +190,22 @@ def _once(nights: Sequence[Input]) -> tuple[list[Input], list[str]]:
             twice.setdefault(str(night.path))
     remarks = [f"another name for a file that is taken already: {listed(list(twice), 5)}"] if twice else []
     return kept, remarks
+
+
+def _without_beside(nights: Sequence[Input]) -> tuple[list[Input], list[str]]:
+    """Return nights without the files beside an output that are named after it, and a remark on those."""
+    outputs = [night for night in nights if night.path.suffix == ".tsv" and is_output(night.path)]
+    ids: dict[Path, set[str]] = {}
+    for night in outputs:
+        ids.setdefault(night.path.parent, set()).add(night.id)
+    left = [
+        night for night in nights
+        if not night.is_listed and night not in outputs
+        and is_named_after(night.path.name, ids.get(night.path.parent, ()))
+    ]  # fmt: skip
+    names = listed([night.path.name for night in left], 5)
+    remarks = [f"left out, beside outputs of decode: {names}"] if left else []
+    return [night for night in nights if night not in left], remarks
 
 
 def _is_there(path: Path) -> bool:
