@@ -78,7 +78,7 @@ ITSELF.append(ITSELF)
         (lambda: sg.night_report(DECODED, annotations=[1]), "annotations[0] is 1, expected an Event"),
         (lambda: sg.night_report(DECODED, title=Unprintable()), "title is <tests.Unprintable>, expected"),
         (lambda: sg.expert_bands(np.array(0.5), "human-psg-5"), "got array(0.5), expected a list"),
-        (lambda: sg.soft_agreement(np.array(0.5)), "got array(0.5), expected a list"),
+        (lambda: sg.soft_agreement(np.array(0.5)), "experts are array(0.5), expected a list"),
         (lambda: sg.read_hypnogram([np.eye(2), "W"]), "list: holds ndarray, str, expected names"),
         (lambda: sg.read_hypnogram(range(10**12)), "a hypnogram cannot be read from"),
         (lambda: sg.read_hypnogram(["W"], scheme=Unprintable()), "unknown scheme <tests.Unprintable>"),

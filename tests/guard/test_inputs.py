@@ -106,7 +106,7 @@ def test_probabilities_are_no_logits(backend):
     for values in (night(), [night(), night()]):
         with pytest.raises(InputError) as error:
             sg.decode(values, profile_of(), logits=True)
-        refusal(error, "these are probabilities, not logits. Leave out logits=True.")
+        refusal(error, "these are probabilities", "logits=True")
 
 
 def test_logits_may_be_as_large_as_they_like(backend):
@@ -400,7 +400,7 @@ def test_rounding_below_zero_is_no_error_and_no_logit(backend):
     probabilities[:] = [1.1, -0.1, 0.0]
     with pytest.raises(InputError) as error:
         sg.decode(probabilities, profile_of())
-    refusal(error, r"-0\.1", r"sum to 1.*no logits")
+    refusal(error, r"-0\.1 for N")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -190,7 +191,10 @@ def in_options(message: object, names: Sequence[str] = ()) -> str:
             return names[part.number - 1]
         return part.for_people() if isinstance(part, EpochNumber | RowNumber) else part
 
-    return "".join(str(say(part)) for part in message_of(message).parts)
+    text = "".join(str(say(part)) for part in message_of(message).parts)
+    for number, name in enumerate(names, start=1):
+        text = re.sub(rf"\bnight {number}\b", name.replace("\\", r"\\"), text)
+    return text
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -132,7 +133,7 @@ def build_density(path: Where, raw: RawDensity, options: FileOptions) -> Density
             remarks += pooled
             density = replace(density, assumed=remarks) if pooled else density
     except InputError as error:
-        raise file_error(path, _add_lines(message_of(error), raw)) from None
+        raise file_error(path, _add_lines(str(error), raw)) from None
     is_assumed = raw.epoch_seconds is None and options.epoch_seconds is None
     return DensityFile(density, remarks, is_assumed)
 
@@ -170,19 +171,15 @@ def check_usual(path: Where, usual: float, expected: float | None, tool: str) ->
         )
 
 
-def _add_lines(message: Message, raw: RawDensity) -> Message:
-    """Add the line of the file to row numbers in a message, which count from 0 like array indices."""
+def _add_lines(message: str, raw: RawDensity) -> str:
+    """Add the line of the file to the rows that a message names, which count from 0 like array indices."""
     lines = raw.lines
-    if lines is None:
-        return message
 
-    def with_line(part: object) -> object:
-        if not isinstance(part, RowNumber):
-            return part
-        row = part.number if raw.places is None else int(np.searchsorted(raw.places, part.number))
-        return Message(part, f" (line {lines[row]})") if row < len(lines) else part
+    def with_line(found: re.Match[str]) -> str:
+        row = int(found[1]) if raw.places is None else int(np.searchsorted(raw.places, int(found[1])))
+        return f"{found[0]} (line {lines[row]})" if lines is not None and row < len(lines) else found[0]
 
-    return message.replace_parts(with_line)
+    return re.sub(r"\brow (\d+)", with_line, message)
 
 
 def _stage_columns(raw: RawDensity, options: FileOptions) -> tuple[StageScheme, Indices]:

@@ -99,8 +99,8 @@ def _refuse_different(parts: Sequence[Any]) -> None:
         ):
             if value != expected:
                 raise InputError(
-                    f"night {number} has the {what} {value}, the first {expected}: expected the same epochs "
-                    "and stages; use merge_stages(...) and align(...)."
+                    f"night {number} has the {what} {value} and night 1 {expected}, expected the same; use "
+                    "merge_stages(...) and align(...)."
                 )
 
 
