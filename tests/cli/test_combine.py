@@ -45,7 +45,7 @@ def test_nights_that_differ_are_refused_until_told_how(run, stagers, tmp_path):
     longer = write_night(tmp_path / "long.csv", hours=1.5, seed=3)
     line = error_line(run("combine", stagers[0], longer, "-o", out))
     assert mentions(line, "long.csv", 180, "s1.csv", 120, "align")
-    ran = run("combine", stagers[0], longer, "-o", out, "align")
+    ran = run("combine", stagers[0], longer, "-o", out, "--align")
     assert ran.code == 0 and sg.read_density(out).n_epochs == 120
     assert "the last 60 epochs left out" in " ".join(ran.out.split())
     mouse = sg.read_density(stagers[1]).merge("wnr3").save(tmp_path / "m.csv").path
