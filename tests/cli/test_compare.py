@@ -226,3 +226,14 @@ def test_a_text_file_has_epochs_of_20_s_only_if_that_is_said(run, tmp_path):
     assert mentions(line, "--epoch-seconds", "SECONDS")
     expert.write_text("\n".join(names[labels]) + "\n")
     assert run("compare", expert, night, "--json").json[0]["agreement"]["scored"]["accuracy"] == 1.0
+
+
+def test_epochs_as_many_as_the_experts_are_as_long_in_either_order(run, tmp_path):
+    stages = ["W"] * 100 + ["N2"] * 500
+    (tmp_path / "a.txt").write_text("\n".join(stages))
+    rows = [f"{20 * epoch}\t20\t{stage}" for epoch, stage in enumerate(stages)]
+    (tmp_path / "c.tsv").write_text("\n".join(["onset\tduration\tstage", *rows]))
+    for names in (("c.tsv", "a.txt"), ("a.txt", "c.tsv")):
+        ran = run("compare", *(tmp_path / name for name in names), "--json")
+        assert (ran.code, ran.err) == (0, "")
+        assert ran.json[0]["agreement"]["scored"]["n_epochs"] == 600

@@ -133,6 +133,8 @@ def compare_night(
         raise InputError(f"no expert's scoring is named {night.id!r}, expected one in the {experts.kind}.")
     expert = read_expert(path, scored.final, options)
     if scored.is_length_assumed:
+        inherited = replace(options.density, default_epoch_seconds=expert.epoch_seconds)
+        scored = read_night(night, replace(options, density=inherited))
         refuse_guess(night.path, scored.final, expert, "--epoch-seconds")
     kinds = {"argmax": scored.before, "guard" if scored.before is not None else "scored": scored.after}
     scorings = {kind: stages for kind, stages in kinds.items() if stages is not None}
