@@ -58,6 +58,14 @@ def test_a_night_left_alone_settles_ties_and_counts_them_as_undecided():
     assert result.strength.fi_after < result.strength.fi_before
 
 
+def test_sums_of_merged_stages_tie_as_on_paper():
+    rows = np.repeat([[0.1, 0.1, 0.6, 0.1, 0.1], [0.8, 0.05, 0.05, 0.05, 0.05]], 2, axis=0)
+    rows[1] = [0.45, 0.15, 0.3, 0.0, 0.1]  # .15 + .30 is below .45 by rounding
+    result = sg.decode(sg.read_density((rows, ["W", "N1", "N2", "N3", "R"])), LEFT_ALONE)
+    assert "".join(result.stages) == "NNWW"
+    assert result.n_changed == 0 and result.n_ties == 1
+
+
 def test_ties_under_a_clock_are_those_of_the_evidence():
     night = np.repeat([W, N, R, N], 60, axis=0)
     night[70] = NR  # REM is unlikely five minutes after onset: no tie

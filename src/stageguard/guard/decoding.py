@@ -14,7 +14,7 @@ from stageguard.arrays import Labels, Mask
 from stageguard.files import write_text_atomic
 from stageguard.guard import kernels
 from stageguard.guard.clock import RemovedBout
-from stageguard.guard.evidence import Night
+from stageguard.guard.evidence import ROUNDING, Night
 from stageguard.guard.inputs import assumptions
 from stageguard.guard.solver import solver_for
 from stageguard.guard.strength import Strength, steered_by
@@ -116,7 +116,7 @@ class Decoding(ComparedByValue, ExportableStages):
         changed = (self.hypnogram.labels != argmax) & is_scored
         rows = np.flatnonzero(changed)  # of equally likely stages argmax is the first, and no choice
         chosen, kept = night.probabilities[rows, argmax[rows]], self.hypnogram.labels[rows]
-        changed[rows] = (kept < 0) | (night.probabilities[rows, kept] < chosen)
+        changed[rows] = (kept < 0) | (night.probabilities[rows, kept] < chosen - ROUNDING)
         flickers = (strength.rule, strength.step) == ("target", "lowered")
         put(self, "cohort", night.options.cohort)
         put(self, "stager", night.options.stager)

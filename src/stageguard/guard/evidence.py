@@ -287,14 +287,18 @@ def _stage_scores(
     return scores if log_weight is None else scores + np.array(log_weight)
 
 
+ROUNDING = 1e-9  # of a probability: stages that differ by less are tied
+
+
 def settle_ties(labels: Labels, scores: Floats, spans: Spans) -> Labels:
-    """Return labels in which exact ties of scores follow their neighbours.
+    """Return labels in which ties of scores follow their neighbours.
 
     A tie goes to the stage of the epoch before if it is among the tied, else to that of the epoch after, else
     to the first in the scheme. In a row of ties, a settled one counts as decided. Stretches know nothing of
     each other. Rows of NaN are not tied.
     """
-    is_best: Mask = scores == scores[np.arange(len(labels)), labels][:, None]  # (n_epochs, n_stages)
+    # sums of merged stages that are equal on paper differ by rounding; (n_epochs, n_stages)
+    is_best: Mask = scores >= scores[np.arange(len(labels)), labels][:, None] - ROUNDING
     is_open: Mask = (is_best.sum(axis=1) > 1) & (labels >= 0)
     if not is_open.any():
         return labels
