@@ -137,21 +137,6 @@ def test_what_cannot_be_compared_is_refused(expert, options, patterns):
     refusal(error, *patterns)
 
 
-def test_schemes_that_do_not_merge_are_refused():
-    other = sg.StageScheme.custom(["active", "quiet"])
-    with pytest.raises(sg.InputError) as error:
-        agreement(night([0, 1, 1], other), night([0, 1, 1]))
-    refusal(error, r"cannot merge scheme 'wnr3' into 'custom'")
-
-
-def test_to_dict_is_plain():
-    found = agreement(night([0, 1, 2]), night([0, 1, 1]), pairs=PAIRS).to_dict()
-    assert found["confusion"] == [[1, 0, 0], [0, 1, 0], [0, 1, 0]]
-    assert found["stages"] == ["W", "N", "R"]
-    assert found["pairs"] == [["W", "R"], ["R", "N"]]
-    assert found["majority_stage"] == "W"
-
-
 def test_scikit_learn_agrees():
     metrics, rng, n_seen = peer("sklearn.metrics"), np.random.default_rng(7), 0
     for _ in range(40):

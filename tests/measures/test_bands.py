@@ -88,12 +88,6 @@ def test_wrong_nights_are_refused(nights):
     refusal(error, "epochs last 20 s and 30 s, expected one epoch length")
 
 
-def test_one_hypnogram_is_no_list(nights):
-    with pytest.raises(InputError) as error:
-        sg.expert_bands(nights[0], "human-psg-5")
-    refusal(error, "expected a list of scored nights")
-
-
 def test_the_study_counted_the_same_on_the_dreem_nights(data_dir):
     """The study and this package share no code for it."""
     with np.load(data_dir / "dod-h" / "dod_h.npz") as archive:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stageguard as sg
-from small import night, profile_of, refusal
+from small import night, profile_of
 from stageguard.measures.bouts import (
     bouts_of,
     cuts_of,
@@ -77,28 +77,12 @@ def test_a_night_may_be_a_hypnogram_or_a_decoding():
     assert hypnogram_of(decoding.hypnogram) is decoding.hypnogram
 
 
-def test_anything_else_is_refused_with_the_way_out():
-    with pytest.raises(sg.InputError) as error:
-        hypnogram_of([0, 1, 2])
-    refusal(
-        error, r"^the night is \[0, 1, 2\], expected a Hypnogram or a Decoding", r"Hypnogram\(labels, scheme"
-    )
-
-
 def test_the_stager_s_own_choice_keeps_scheme_start_and_source():
     density = sg.Hypnodensity(night(), "wnr3", 30.0, datetime(2024, 1, 1, 22), "net")
     decoding = sg.decode(density, profile_of(transition_weight=1.0))
     before = hypnogram_before(decoding)
     assert before.labels.tolist() == decoding.argmax.tolist()
     assert (before.scheme.name, before.start, before.scorer) == ("wnr3", density.start, "net")
-
-
-def test_merging_keeps_unscored_epochs():
-    five = sg.Hypnogram([0, 1, 2, 3, 4, -1], "aasm5", 30.0, scorer="A")
-    merged = five.merge(sg.StageScheme.named("wnr3"))
-    assert merged.labels.tolist() == [0, 1, 1, 1, 2, -1]
-    assert merged.scorer == "A"
-    assert five.merge(five.scheme) is five
 
 
 def hypnogram(n_epochs=4, seconds=30.0, start=None):
@@ -118,8 +102,3 @@ def test_a_gap_is_no_cut():
     decoding = sg.decode(probabilities, profile_of())
     assert (decoding.hypnogram.labels == -1).sum() == 20
     assert list(cuts_of(decoding)) == []
-
-
-def test_epochs_have_a_clock_when_the_night_has_a_start():
-    assert hypnogram(start=datetime(2024, 1, 1, 22)).clock_at(3) == datetime(2024, 1, 1, 22, 1, 30)
-    assert hypnogram().clock_at(3) is None

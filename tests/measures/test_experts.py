@@ -161,13 +161,13 @@ def test_what_cannot_be_merged_is_refused():
     refusal(error, "got 1 expert, expected two or more")
     with pytest.raises(InputError) as error:
         sg.among_experts([[scoring("WN")] * 2], [scoring("WN")] * 2)
-    refusal(error, "got 2 nights and experts of 1")
+    refusal(error, "expected a list")
     with pytest.raises(InputError) as error:
         sg.among_experts([[scoring("WN")] * 2, [scoring("WN"), scoring("WNRR")]], [scoring("WN")] * 2)
     refusal(error, "^night 1: ")
     with pytest.raises(InputError) as error:
         sg.among_experts([[scoring("WN")] * 2, [scoring("WN")] * 3], [scoring("WN")] * 2)
-    refusal(error, "nights have 2, 3 experts, expected the same scorers")
+    refusal(error, "nights have 2, 3 experts")
 
 
 def test_a_stager_without_kappa_has_no_place_but_a_reason():

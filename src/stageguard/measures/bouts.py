@@ -87,26 +87,15 @@ def hypnogram_of(night: ScoredNight) -> Hypnogram:
         return night
     if isinstance(night, Decoding):
         return night.hypnogram
-    raise InputError(
-        f"the night is {checks.shown(night)}, expected a Hypnogram or a Decoding. "
-        "Wrap an array of labels: Hypnogram(labels, scheme, epoch_seconds). Another tool's hypnogram is read "
-        "by sg.read_hypnogram."
-    )
+    raise InputError(f"the night is {checks.shown(night)}, expected a Hypnogram or a Decoding.")
 
 
 def expert_of(scoring: object, what: str = "expert") -> Hypnogram:
     """Return an expert's scoring; what a stager made is refused, since then the arguments are swapped."""
     if isinstance(scoring, Hypnogram):
         return scoring
-    if isinstance(scoring, Decoding | Hypnodensity):
-        raise InputError(
-            f"{what} is a {type(scoring).__name__}, expected an expert's Hypnogram. The expert comes first: "
-            "swap the two arguments."
-        )
-    raise InputError(
-        f"{what} is {checks.shown(scoring)}, expected a Hypnogram. Wrap an array of labels: "
-        "Hypnogram(labels, scheme, epoch_seconds). Another tool's hypnogram is read by sg.read_hypnogram."
-    )
+    hint = " The expert comes first: swap the two." if isinstance(scoring, Decoding | Hypnodensity) else ""
+    raise InputError(f"{what} is {checks.shown(scoring)}, expected an expert's Hypnogram.{hint}")
 
 
 def hypnogram_before(decoding: Decoding) -> Hypnogram:

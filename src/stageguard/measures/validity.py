@@ -131,19 +131,15 @@ class Validity(ComparedByValue, ShownInNotebooks):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, indicator by indicator."""
-        plain: dict[str, Any] = {
-            "profile": self.profile,
-            "n_epochs_scored": self.n_epochs_scored,
-            "hours_scored": self.hours_scored,
-            "looks_like_experts": self.looks_like_experts,
+        numbers = ("profile", "n_epochs_scored", "hours_scored", "looks_like_experts")
+        counts = ("rare_pairs", "bouts_below_minimum", "expert_bouts_below_minimum", "expert_bouts_lost")
+        return {
+            **{name: getattr(self, name) for name in numbers},
             "joint": self.joint.to_dict(),
             "indicators": {name: indicator.to_dict() for name, indicator in self.indicators.items()},
             "outside": list(self.outside),
+            **{name: dict(each) for name in counts if (each := getattr(self, name)) is not None},
         }
-        for name in ("rare_pairs", "bouts_below_minimum", "expert_bouts_below_minimum", "expert_bouts_lost"):
-            if getattr(self, name) is not None:
-                plain[name] = dict(getattr(self, name))
-        return plain
 
 
 def validity(

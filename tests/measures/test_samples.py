@@ -1,4 +1,4 @@
-"""Group differences: Welch's interval, Cohen's d and its noncentral interval, against SciPy and by hand."""
+"""Samples against SciPy and by hand: t, Welch, Cohen's d and its noncentral interval, limits of agreement."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from messages import mentions, naming
 from stageguard.errors import InputError
 from stageguard.measures.cohort import CohortTable, group_differences
 from stageguard.measures.samples import (
-    METHOD_OF_GROUPS,
+    WIDTH,
+    bland_altman,
     compare_samples,
     noncentrality_limits,
     t_cdf,
@@ -129,11 +131,6 @@ def test_one_group_may_be_without_spread():
     assert own.d_low < own.d < own.d_high
 
 
-def test_confidence_must_be_one():
-    with pytest.raises(InputError, match=naming("confidence", 95, "0.5", "0.9999")):
-        compare_samples(np.array([1.0, 2.0]), np.array([1.0, 2.0]), confidence=95)
-
-
 def test_every_two_groups_are_compared_in_every_scoring():
     own = table({"before": [1, 2, 5, 7, 9, 8], "after": [1, 2, 4, 6, 9, 9], "expert": [1, 2, 3, 5, 9, 9]})
     groups = {"n2": "b", "n3": "b", "n0": "a", "n1": "a", "n4": "c", "n5": "c"}
@@ -172,6 +169,39 @@ def test_groups_that_cannot_be_compared_are_one_line():
         group_differences(own, {"n0": "a", "n1": "b"}, subjects={"n0": "s", "n1": "s"})
 
 
-def test_the_method_names_both_intervals():
-    assert "Welch" in METHOD_OF_GROUPS
-    assert "noncentral t" in METHOD_OF_GROUPS
+def test_bias_and_limits_are_those_of_the_differences():
+    random = np.random.default_rng(3)
+    expert = random.normal(400, 60, 40)
+    scored = expert + random.normal(12, 20, 40)
+    found = bland_altman(scored, expert)
+    t = stats.ttest_1samp(scored - expert, 0.0)
+    interval = t.confidence_interval(0.95)
+    assert found.bias == pytest.approx(np.mean(scored - expert))
+    assert (found.bias_low, found.bias_high) == pytest.approx((interval.low, interval.high))
+    sd = np.std(scored - expert, ddof=1)
+    assert (found.low, found.high) == pytest.approx((found.bias - WIDTH * sd, found.bias + WIDTH * sd))
+    assert found.means == pytest.approx((scored + expert) / 2)
+    assert found.n == 40
+
+
+def test_the_interval_of_a_limit_holds_it_as_often_as_it_says():
+    random = np.random.default_rng(5)
+    holds = []
+    for _ in range(400):
+        found = bland_altman(random.normal(0, 1, 50), np.zeros(50))
+        holds.append(abs(found.high - WIDTH) <= found.limit_margin)
+    assert 0.91 < np.mean(holds) < 0.98
+
+
+def test_pairs_that_are_not_known_are_left_out():
+    found = bland_altman([1.0, math.nan, 5.0, 2.0], [0.0, 1.0, math.nan, 4.0])
+    assert found.differences.tolist() == [1.0, -2.0]
+    assert found.bias == -0.5
+
+
+@pytest.mark.parametrize(("values", "bias"), [([], math.nan), ([3.0], 3.0)])
+def test_too_few_pairs_have_no_limits(values, bias):
+    found = bland_altman(values, [0.0] * len(values))
+    assert found.bias == pytest.approx(bias, nan_ok=True)
+    assert math.isnan(found.low)
+    assert math.isnan(found.bias_low)

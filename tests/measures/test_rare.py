@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import stageguard as sg
 from messages import mentions
 from nights import decode, random_probabilities
-from small import profile_of, refusal
+from small import profile_of
 from stageguard.measures.rare import _match_events, early_rem_removed, rare_events
 
 W, N, R = 0, 1, 2
@@ -135,15 +135,6 @@ def test_a_scheme_without_rem_has_only_the_profile_s_pairs():
     assert (
         rare_events(decode(random_probabilities(np.random.default_rng(0), 50, 2), "human-actigraphy-2")) == ()
     )
-
-
-def test_only_a_decoding_has_a_before():
-    with pytest.raises(sg.InputError) as error:
-        rare_events(sg.Hypnogram([0, 1], "wnr3", 30.0))
-    refusal(error, r"expected what decode\(\) returned\.$")
-    with pytest.raises(sg.InputError) as error:
-        rare_events(decode(probabilities((W, 9)), profile_of()), within_minutes=0)
-    refusal(error, r"^within_minutes is 0, expected a number above 0\.$")
 
 
 def test_the_ledger_adds_up_on_random_nights():
