@@ -128,7 +128,7 @@ def test_the_finer_scheme_is_merged_into_the_coarser():
             [r"a rare pair is 'WR', expected two stages such as \('W', 'R'\)"],
         ),
         (night([0, 1, 1]), {"pairs": [("W", "N", "R")]}, [r"a rare pair is \('W', 'N', 'R'\), expected two"]),
-        ([0, 1, 1], {}, [r"^expert is \[0, 1, 1\], expected a Hypnogram"]),
+        ([0, 1, 1], {}, [r"^expert is \[0, 1, 1\], expected an expert"]),
     ],
 )
 def test_what_cannot_be_compared_is_refused(expert, options, patterns):
