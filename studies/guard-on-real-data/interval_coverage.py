@@ -27,7 +27,7 @@ from methods import experts, fit_report
 from tasks import Task, TaskNight, tasks
 
 import stageguard as sg
-from stageguard.fitting.report import FitReport
+from stageguard.fitting.fit import FitReport
 from stageguard.measures.intervals import errors, half_width, reported
 from stageguard.night.hypnogram import UNSCORED
 

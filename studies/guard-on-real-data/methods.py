@@ -12,7 +12,7 @@ from judging import fragmentation
 from tasks import Task, TaskNight
 
 import stageguard as sg
-from stageguard.fitting.report import FitReport
+from stageguard.fitting.fit import FitReport
 from stageguard.profile.rules.target import FEWEST_NIGHTS
 
 EXPERTS = Path(__file__).parents[1] / "expert-scorings" / "results.json"
@@ -168,7 +168,6 @@ def fit_report(task: Task, train: Sequence[TaskNight]) -> FitReport:
             stager=task.stager,
             epoch_seconds=task.epoch_seconds,
             trained=task.trained,
-            learning_curve=False,
         )
 
 

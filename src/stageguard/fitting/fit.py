@@ -1,59 +1,62 @@
-"""`fit` and `fit_report`: a profile fitted to scored nights."""
+"""`fit` and `fit_report`: a profile fitted to scored nights, and checked on nights held out."""
 
 from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
-from itertools import count
-from typing import Any, ParamSpec, TypeVar
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal, ParamSpec, TypeVar, get_args
 
+import numpy as np
 import numpy.typing as npt
 
 from stageguard import checks
+from stageguard.arrays import Floats
 from stageguard.errors import InputError, StageGuardWarning, warn
 from stageguard.fitting.calibration import HIGHEST_TEMPERATURE, LOWEST_TEMPERATURE
 from stageguard.fitting.candidates import (
-    FEW_SUBJECTS_GAIN,
+    ARGMAX,
+    DEFAULT,
+    FEWEST_MATCHED_SUBJECTS,
     FEWEST_SUBJECTS,
-    FEWEST_TUNED_SUBJECTS,
-    STRENGTH_RULES,
-    Scope,
+    MANY_NIGHTS,
+    Candidate,
+    FitBase,
+    Lesson,
+    candidates_for,
+    learn,
 )
-from stageguard.fitting.cross_validation import (
-    Choosing,
-    Folds,
-    HeldOut,
-    Selection,
-    can_nest,
-    held_out,
-    select,
-    split,
+from stageguard.fitting.document import counted_document, fitted_document
+from stageguard.fitting.judging import (
+    COLUMNS,
+    KAPPA,
+    LEAST_KAPPA,
+    Criterion,
+    JudgedCandidate,
+    Status,
+    judge,
+    paired_error,
+    score,
+    statistics_of,
 )
-from stageguard.fitting.document import FitChoice, FitNames, Fitted, default_words, fitted_document
-from stageguard.fitting.endpoints import Kind
-from stageguard.fitting.judging import LEAST_KAPPA, Criterion, Status
-from stageguard.fitting.label_shares import across_groups
-from stageguard.fitting.learning_curve import LearningCurve, learning_curve, sizes_below
-from stageguard.fitting.material import Material, read_material
-from stageguard.fitting.report import FitReport
-from stageguard.fitting.training import FitBase, Training, train
+from stageguard.fitting.nights import Kind, Nights, read_nights, with_confusions
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.options import GuardOptions, set_signature
-from stageguard.night.hypnodensity import FromLabels, Hypnodensity
+from stageguard.lazy import ShownInNotebooks
+from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.profile.known_stagers import Training as Trained
+from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile, as_profile
-from stageguard.profile.rules.rule import MANY_NIGHTS
-
-Nights = Sequence[Hypnodensity | Hypnogram | npt.NDArray[Any]]
-Experts = Sequence[Hypnogram | Sequence[Hypnogram] | npt.NDArray[Any]]
+from stageguard.values import ComparedByValue
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+Output = Literal["argmax", "default", "fitted"]
+OUTPUTS: tuple[Output, ...] = get_args(Output)  # of held-out nights, in this order
 
 MANY_IMPOSSIBLE = 0.01  # of scored epochs: rounding does not give more true stages probability 0
 
@@ -67,16 +70,116 @@ class FitProgress:
     what: str
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldOut:
+    """Every night decoded by profiles learned without its subject, in the caller's order."""
+
+    subjects: tuple[str, ...]
+    decoded: Mapping[Output, tuple[Decoding, ...]]
+    scores: Floats  # (n_outputs, n_nights, n_metrics), outputs as in `OUTPUTS`
+    chosen: tuple[Candidate, ...]  # in each round
+
+    def gain(self, criterion: Criterion | None = None, *, over: Output = "argmax") -> tuple[float, float]:
+        """Return the gain of the fit, in kappa or in the criterion: mean over subjects, standard error."""
+        values = self.scores[:, :, KAPPA] if criterion is None else criterion.of(self.scores)
+        fitted, other = (values[OUTPUTS.index(name)] for name in ("fitted", over))
+        return paired_error(fitted, other, self.subjects)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FitReport(ComparedByValue, ShownInNotebooks):
+    """Everything that a fit found."""
+
+    profile: Profile  # its provenance holds what is below, rounded
+    base: str  # name of the profile it started from
+    n_nights: int
+    n_subjects: int
+    n_scored_epochs: int
+    criterion: Criterion | None = None  # how candidates were ranked; None for hypnograms alone
+    rows: tuple[JudgedCandidate, ...] = ()  # cross-validated scores of all, argmax and the default first
+    chosen: Candidate | None = None  # what the profile does; the default when it steps aside
+    reason: str = ""  # why, in one sentence
+    nested: HeldOut | None = field(default=None, repr=False)  # None with fewer than three subjects
+    notes: tuple[str, ...] = ()  # what was assumed, and what was left out for lack of nights
+
+    @property
+    def steps_aside(self) -> bool:
+        """Whether the profile is the default: what is done without scored nights."""
+        return self.chosen == DEFAULT
+
+    def table(self) -> list[dict[str, Any]]:
+        """Return the candidates' scores as plain rows, the chosen one included."""
+        return [dict(zip(COLUMNS, row.cells(), strict=True)) for row in self.rows]
+
+    def gains(self, over: Output = "argmax") -> dict[str, tuple[float, float]]:
+        """Return the gain over argmax, or over the ``default``, on nights the fit did not see.
+
+        Each is a mean over subjects and its standard error.
+        """
+        # cross-validated rows are no gain: the best of many looks better than it is
+        if self.nested is None or self.criterion is None:
+            return {}
+        judged_by = {"kappa": None, "criterion": self.criterion}
+        return {name: self.nested.gain(by, over=over) for name, by in judged_by.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types."""
+        gains = {
+            over: {
+                name: {"mean": mean, "standard_error": error}
+                for name, (mean, error) in self.gains(over).items()
+            }
+            for over in OUTPUTS[:2]
+        }
+        return {
+            "profile": {"name": self.profile.name, "sha256": self.profile.sha256},
+            "base": self.base,
+            "cohort": self.profile.cohort,
+            "n_nights": self.n_nights,
+            "n_subjects": self.n_subjects,
+            "n_scored_epochs": self.n_scored_epochs,
+            "criterion": None if self.criterion is None else str(self.criterion),
+            "chosen": None if self.chosen is None else self.chosen.name,
+            "steps_aside": self.steps_aside,
+            "reason": self.reason,
+            "candidates": self.table(),
+            "held_out_gain": gains["argmax"],
+            "held_out_gain_over_default": gains["default"],
+            "notes": list(self.notes),
+        }
+
+    def __repr__(self) -> str:
+        """Return the nights, the chosen candidate and its gains."""
+        chosen = "nothing to choose from" if self.chosen is None else f"chosen: {self.chosen.name}"
+        gains = [
+            f"; {name} {mean:+.3f} ± {error:.3f} held out" for name, (mean, error) in self.gains().items()
+        ]
+        nights = f"{self.n_nights} nights of {self.n_subjects} subjects, base {self.base}"
+        return f"<FitReport {self.profile.name!r}: {nights}, {chosen}{''.join(gains)}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Choosing:
+    """How candidates are compared, the same in every round of cross-validation."""
+
+    base: FitBase
+    candidates: tuple[Candidate, ...]  # that all nights allow: a choice on part of them is made as on all
+    criterion: Criterion
+    trained: Training | None
+    n_folds: int
+    seed: int
+
+
 def fit_report(
-    experts: Experts,
-    densities: Nights | None = None,
+    experts: Sequence[Hypnogram | Sequence[Hypnogram] | npt.NDArray[Any]],
+    densities: Sequence[Hypnodensity | Hypnogram | npt.NDArray[Any]] | None = None,
     *,
     base: Profile | str,
     groups: Sequence[Hashable] | None = None,
     subjects: Sequence[Hashable] | None = None,
     cohort: str | None = None,
     stager: str | None = None,
-    trained: Trained | None = None,
+    trained: Training | None = None,
     name: str | None = None,
     stages: Sequence[str] | None = None,
     epoch_seconds: float | None = None,
@@ -87,7 +190,6 @@ def fit_report(
     statistics_weight: float = 0.3,
     statistics: Kind | None = None,
     n_folds: int = 5,
-    learning_curve: bool = True,
     seed: int = 0,
     progress: Callable[[FitProgress], None] | None = None,
     executor: Executor | None = None,
@@ -97,7 +199,7 @@ def fit_report(
     Returns
     -------
     FitReport
-        `profile`, `table()` of the candidates, `gains()` on nights it did not see, `learning_curve`.
+        `profile`, `table()` of the candidates, `gains()` on nights it did not see.
     """
     profile = as_profile(base)
     criterion = Criterion(
@@ -105,7 +207,6 @@ def fit_report(
         checks.number(statistics_weight, "statistics_weight", low=0.0),
         checks.flag(keep_accuracy, "keep_accuracy"),
     )
-    with_curve = checks.flag(learning_curve, "learning_curve")
     n_folds, seed = checks.count(n_folds, "n_folds", low=2), checks.count(seed, "seed", low=0)
     for text, what in ((cohort, "cohort"), (name, "name"), (stager, "stager")):
         if text is not None:
@@ -114,33 +215,57 @@ def fit_report(
         checks.choice(trained, "trained", ("natural", "balanced"))
     if statistics is not None:
         checks.choice(statistics, "statistics", ("night", "day"))
-    if progress is not None and not callable(progress):
-        raise InputError(
-            f"progress is {checks.shown(progress)}, expected a function that takes a FitProgress."
-        )
-    if executor is not None and not callable(getattr(executor, "map", None)):
-        raise InputError(f"executor is {checks.shown(executor)}, expected a concurrent.futures.Executor.")
     options = GuardOptions(
         stages=stages, epoch_seconds=epoch_seconds, logits=logits, log=log, trained=trained
     )
-    material = read_material(
-        experts,
-        densities,
-        profile,
-        options=options,
-        groups=groups,
-        subjects=subjects,
-        statistics=statistics,
+    nights = read_nights(
+        experts, densities, profile, options=options, groups=groups, subjects=subjects, kind=statistics
     )
-    material = across_groups(material)
-    fit_base = FitBase(profile, material.epoch_seconds, cohort=cohort, stager=stager)
-    names = FitNames(name or f"{profile.name}-fitted", cohort, seed, material.assumed, stager)
-    # without probabilities nothing can be decoded, so that there is nothing to choose among
-    if not material.has_probabilities:
-        return _fit_hypnograms_alone(material, fit_base, names, n_folds)
-    _check_enough(material)
-    choosing = Choosing(fit_base, criterion, n_folds, seed, executor=executor)
-    return _fit_by_cross_validation(material, choosing, names, progress, with_curve=with_curve)
+    fit_base = FitBase(profile, nights.epoch_seconds, cohort, stager)
+    names = {"name": name or f"{profile.name}-fitted", "cohort": cohort, "stager": stager}
+    counts: dict[str, Any] = {
+        "base": profile.name,
+        "n_nights": len(nights),
+        "n_subjects": len(set(nights.subjects)),
+        "n_scored_epochs": sum(int(np.count_nonzero(night.truth >= 0)) for night in nights),
+    }
+    lesson = learn(fit_base, nights)
+    if densities is None:  # nothing can be decoded, so that there is nothing to choose among
+        counted = Profile.from_dict(counted_document(lesson, nights, names))
+        return FitReport(counted, **counts, reason=counted.summary, notes=nights.assumed)
+    n_groups = len(nights.groups)
+    _check_enough(n_groups)
+    candidates = candidates_for(len(nights), n_groups, nights.scheme)
+    choosing = Choosing(fit_base, candidates, criterion, trained, n_folds, seed)
+    rows = _select(choosing, nights)
+    nested = _held_out(choosing, nights, progress, executor)
+    chosen, reason = _decide(rows, nested, criterion)
+    notes = (*nights.assumed, *_notes(nights, choosing, rows, lesson))
+    evidence: dict[str, Any] = {
+        "chosen": chosen.name,
+        "steps_aside": chosen == DEFAULT,
+        "reason": reason,
+        "statistics": list(statistics_of(nights.kind, nights.scheme)),
+        "criterion": str(criterion),
+        "temperature": lesson.temperature.temperature,
+        "cross_validation": {"columns": list(COLUMNS), "rows": [list(row.cells()) for row in rows]},
+    }
+    decoded: tuple[Decoding, ...] = ()
+    if nested is not None:
+        evidence["nested"] = {"chosen_in_each_fold": [one.name for one in nested.chosen]}
+        for over in OUTPUTS[:2]:
+            for what, by in (("kappa", None), ("criterion", criterion)):
+                key = f"{what}_gain" + "_over_default" * (over == "default")
+                gain = nested.gain(by, over=over)
+                evidence["nested"] |= {key: gain[0], f"{key}_error": gain[1]}
+        decoded = nested.decoded["default" if chosen == DEFAULT else "fitted"]
+    evidence |= {"seed": seed, "notes": list(notes)}
+    document = fitted_document(lesson, nights, chosen, names, decoded, evidence)
+    fitted = Profile.from_dict(document)
+    if chosen == DEFAULT:
+        warn(f"profile {fitted.name!r} does what {profile.name} does without scored nights. {reason}")
+    return FitReport(fitted, **counts, criterion=criterion, rows=rows, chosen=chosen, reason=reason,
+                     nested=nested, notes=notes)  # fmt: skip
 
 
 def _takes_the_arguments_of(
@@ -160,10 +285,10 @@ def _takes_the_arguments_of(
 def fit(*nights: Any, **options: Any) -> Profile:
     """Fit a profile to nights that both a stager and an expert scored.
 
-    Counts transitions and bouts, calibrates the probabilities, and chooses how to guard by cross-validation
-    in which no subject is on both sides. Each candidate is compared with the default, which needs no scored
-    nights: the base profile, with its clock, tuned to the stager if there are ten nights. If none is better,
-    the fitted profile steps aside: it is the default.
+    Counts transitions, calibrates the probabilities, and chooses how to guard by cross-validation in which no
+    subject is on both sides. Each candidate is compared with the default, which needs no scored nights: the
+    base profile, with its clock, tuned to the stager if there are ten nights. If none is surely better, the
+    fitted profile steps aside: it is the default.
 
     Parameters
     ----------
@@ -172,9 +297,9 @@ def fit(*nights: Any, **options: Any) -> Profile:
     densities : list of Hypnodensity, Hypnogram or arrays (n_epochs, n_stages), optional
         The stager's probabilities, or its labels if it gives labels alone: then its confusions are counted,
         those of each person on the others. Without them the profile is fitted to the experts alone:
-        transitions, durations and bands.
+        transitions and bands.
     base : Profile or str
-        The profile to start from: stages, rare stages' transitions, bands, cautions.
+        The profile to start from: stages, bands, cautions.
     groups : sequence, optional
         The group of each night, which is kept together when nights are split: its subject, litter or family.
         Without groups, every night is taken as a subject of its own.
@@ -202,230 +327,195 @@ def fit(*nights: Any, **options: Any) -> Profile:
         bouts of every stage. By default ``day`` if epochs are shorter than 15 s or a recording has 20 h.
     n_folds : int
         Folds of every cross-validation, at most as many as there are groups.
-    learning_curve : bool
-        Whether to find out how many scored nights are enough; takes about as long as all the rest.
     seed : int
         The same nights and seed give the same folds and profile, whatever the order of the nights.
     progress : callable, optional
-        Called with a `FitProgress` after every round.
+        Called with a `FitProgress` after every round of the outer cross-validation.
     executor : concurrent.futures.Executor, optional
-        Runs the folds of the outer cross-validation and of the learning curve; by default they run here, one
-        after the other. The profile is the same.
+        Runs the folds of the outer cross-validation; by default they run here, one after the other.
 
     Returns
     -------
     Profile
         Its provenance holds the cross-validation table. `fit_report` returns that and more.
 
-    Raises
-    ------
-    InputError
-        The two lists are swapped; a night is given twice, does not fit its scoring, or overlaps with another
-        of its subject; there is only one subject; an option does not fit the nights.
-
     Examples
     --------
     >>> import stageguard as sg
     >>> nights = [sg.simulate_night("human-actigraphy-2", hours=1, seed=seed) for seed in range(5)]
     >>> densities, experts = [night.density for night in nights], [night.expert for night in nights]
-    >>> sg.fit(experts, densities, base="human-actigraphy-2", name="ours", learning_curve=False).name
+    >>> sg.fit(experts, densities, base="human-actigraphy-2", name="ours").name
     'ours'
     """
     return fit_report(*nights, **options).profile
 
 
-def _fit_by_cross_validation(
-    material: Material,
+def split(nights: Nights, n_folds: int, seed: int) -> list[tuple[Nights, Nights]]:
+    """Return training and held-out nights of folds of whole groups, the same for the same seed.
+
+    Folds have about equally many nights. What stands for labels is counted on the training nights alone.
+    """
+    groups = nights.groups
+    sizes = {group: sum(night.group == group for night in nights) for group in groups}
+    order = [groups[i] for i in np.random.default_rng(seed).permutation(len(groups))]
+    parts: list[list[str]] = [[] for _ in range(min(n_folds, len(groups)))]
+    # the largest groups first, so that small ones even out the folds
+    for group in sorted(order, key=lambda group: -sizes[group]):
+        min(parts, key=lambda part: (sum(sizes[g] for g in part), len(part))).append(group)
+    folds = []
+    for part in parts:
+        train, test = nights.of_groups(set(groups) - set(part)), nights.of_groups(part)
+        folds.append((with_confusions(train), with_confusions(train, test)))
+    return folds
+
+
+def decode_by(
+    lesson: Lesson, candidate: Candidate, nights: Nights, trained: Training | None
+) -> list[Decoding]:
+    """Return nights decoded by a candidate; by the default as they are without scored nights."""
+    given = [night.unscored if candidate == DEFAULT else night.density for night in nights]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StageGuardWarning)  # a fit may change many epochs
+        return decode([each for each in given if each], lesson.profile(candidate), trained=trained)
+
+
+def _no_scores(outputs: Sequence[object], nights: Nights) -> Floats:
+    """Return an array of scores to be filled, (n_outputs, n_nights, n_metrics)."""
+    return np.full((len(outputs), len(nights), 4 + len(statistics_of(nights.kind, nights.scheme))), np.nan)
+
+
+def _scores(nights: Nights, decoded: Sequence[Decoding]) -> list[list[float]]:
+    return [score(night, one.hypnogram, nights.kind) for night, one in zip(nights, decoded, strict=True)]
+
+
+def _select(choosing: Choosing, nights: Nights) -> tuple[JudgedCandidate, ...]:
+    """Cross-validate every candidate, and choose one."""
+    scores = _no_scores(choosing.candidates, nights)
+    place, lesson = {night.number: i for i, night in enumerate(nights)}, None
+    for train, test in split(nights, choosing.n_folds, choosing.seed):
+        lesson = learn(choosing.base, train, like=lesson)
+        for i, candidate in enumerate(choosing.candidates):
+            decoded = decode_by(lesson, candidate, test, choosing.trained)
+            scores[i, [place[night.number] for night in test]] = _scores(test, decoded)
+    return judge(choosing.candidates, scores, nights.subjects, choosing.criterion, DEFAULT)
+
+
+def _chosen(rows: Sequence[JudgedCandidate]) -> Candidate:
+    return next(row.candidate for row in rows if row.status == "chosen")
+
+
+def _held_out(
     choosing: Choosing,
-    names: FitNames,
+    nights: Nights,
     progress: Callable[[FitProgress], None] | None,
-    *,
-    with_curve: bool,
-) -> FitReport:
-    """Choose, check the choice, and write the profile."""
-    folds = split(material, choosing.n_folds, choosing.seed)
-    # with two subjects a fold trains on one, which cannot be split again
-    nests = can_nest(folds)
-    n_rounds = _n_rounds(material, folds, choosing.n_folds, with_curve=with_curve)
-    if progress is not None:
-        rounds = count(1)
+    executor: Executor | None,
+) -> HeldOut | None:
+    """Choose and fit on each fold's training nights, and decode the nights held out.
 
-        def tick() -> None:
-            progress(FitProgress(min(next(rounds), n_rounds), n_rounds, "cross-validating"))
-
-        choosing = replace(choosing, tick=tick)
-    # an outer fold has fewer nights, but must try what all nights allow: the choice itself is checked
-    scope = Scope.of(material)
-    selection = select(material, choosing)
-    nested = held_out(folds, material, replace(choosing, scope=scope)) if nests else None
-    curve = None
-    if nested is not None and with_curve:
-        curve = learning_curve(folds, material, nested, choosing)
-    choice = decide(selection, nested, curve, choosing.criterion)
-    # all nights teach the profile that is returned; the folds only chose it
-    training = selection.train(choice.candidate, material)
-    names = replace(names, notes=(*names.notes, *_notes(material, scope, selection, training)))
-    fitted = Fitted(training, names, choice)
-    if nested is not None:
-        fitted = replace(fitted, decoded=held_out_decodings(nested, by_default=choice.steps_aside))
-    return _report(fitted)
+    With two subjects a fold trains on one, which cannot be split again.
+    """
+    folds = split(nights, choosing.n_folds, choosing.seed)
+    if min(len(train.groups) for train, _ in folds) < FEWEST_SUBJECTS:
+        return None
+    results = (map if executor is None else executor.map)(partial(_outer_round, choosing), folds)
+    scores, chosen = _no_scores(OUTPUTS, nights), []
+    decoded: dict[Output, dict[int, Decoding]] = {name: {} for name in OUTPUTS}
+    for (_, test), (candidate, outputs) in zip(folds, results, strict=True):
+        numbers = [night.number for night in test]
+        chosen.append(candidate)
+        for i, (name, own) in enumerate(zip(OUTPUTS, outputs, strict=True)):
+            scores[i, numbers] = _scores(test, own)
+            decoded[name] |= dict(zip(numbers, own, strict=True))
+        if progress is not None:
+            progress(FitProgress(len(chosen), len(folds), "cross-validating"))
+    subjects = {night.number: night.subject for night in nights}
+    in_order = {name: tuple(own[i] for i in range(len(nights))) for name, own in decoded.items()}
+    return HeldOut(tuple(subjects[i] for i in range(len(nights))), in_order, scores, tuple(chosen))
 
 
-def held_out_decodings(held_out: HeldOut, *, by_default: bool) -> list[Decoding]:
-    """Return every night decoded by the profile fitted without it, or by the default."""
-    material, decoded = held_out.nights, []
-    profiles = held_out.default_profiles if by_default else held_out.profiles
-    for night, profile in zip(material.nights, profiles, strict=True):
-        assert night.matrix is not None
-        # the coverage of intervals depends on what the stager gives
-        from_labels: FromLabels | None = None if night.said is None else "own"
-        about = (material.scheme, material.epoch_seconds)
-        density = Hypnodensity(night.matrix, *about, from_labels=from_labels)
-        if by_default:
-            density = night.unscored(material)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", StageGuardWarning)  # a fit may change many epochs
-            decoded.append(decode(density, profile, trained=night.trained))
-    return decoded
+def _outer_round(choosing: Choosing, fold: tuple[Nights, Nights]) -> tuple[Candidate, list[list[Decoding]]]:
+    """Return what one fold's training nights choose, and its other nights decoded in each of `OUTPUTS`."""
+    train, test = fold
+    candidate, lesson = _chosen(_select(choosing, train)), learn(choosing.base, train)
+    return candidate, [
+        decode_by(lesson, each, test, choosing.trained) for each in (ARGMAX, DEFAULT, candidate)
+    ]
 
 
-def _n_rounds(material: Material, folds: Folds, n_folds: int, *, with_curve: bool) -> int:
-    """Return how many folds will be evaluated in all."""
-    total = min(n_folds, len(material.groups))
-    if not can_nest(folds):
-        return total
-    sizes = [len(train.groups) for train, _ in folds]
-    total += sum(min(n_folds, size) for size in sizes)
-    if with_curve:
-        total += sum(len(folds) * min(n_folds, size) for size in sizes_below(min(sizes)))
-    return total
-
-
-def _notes(material: Material, scope: Scope, selection: Selection, training: Training) -> list[str]:
-    """Return notes on what was left out and what looks wrong; warn of what most likely is wrong."""
-    notes = []
-    for rule in STRENGTH_RULES if scope.tuned else ():
-        if not scope.allows(rule):
-            n, fewest = scope.n_nights, rule.fewest_nights
-            notes.append(f"{rule.rule} was not compared: {n} scored nights, it takes {fewest}")
-    if material.endpoints.kind == "day":
-        notes.append("minutes and bouts of every stage are weighed, as of recordings around the clock")
-    temperature = training.temperature.temperature
-    # a search that ends at its bound has found no optimum
-    if not LOWEST_TEMPERATURE * 1.001 < temperature < HIGHEST_TEMPERATURE * 0.999:
-        notes.append(f"the temperature {temperature:.3g} is at its bound: the probabilities say little")
-    impossible = training.impossible_share
-    if impossible > MANY_IMPOSSIBLE:
-        notes.append(
-            f"{impossible:.1%} of the experts' stages have probability 0, which no temperature "
-            "can soften: these look like votes or rounded numbers. Mix in a little of the uniform "
-            "distribution first"
-        )
-        warn(f"{notes[-1]}.")
-    kappa = selection.rows[0].kappa
-    # columns in another order are the commonest mistake, and no fit can repair them
-    if kappa < LEAST_KAPPA:
-        warn(
-            f"kappa of argmax is {kappa:.3f}, expected well above 0. Are the columns in the right order, and "
-            "the nights paired with their own scorings?"
-        )
-    return notes
-
-
-def _report(fitted: Fitted) -> FitReport:
-    material, choice = fitted.training.material, fitted.choice
-    profile = Profile.from_dict(fitted_document(fitted))
-    report = FitReport(
-        profile=profile,
-        base=fitted.training.base.profile.name,
-        n_nights=len(material.nights),
-        n_subjects=len(material.subjects),
-        n_scored_epochs=sum(night.n_scored for night in material.nights),
-        criterion=None if choice is None else choice.criterion,
-        rows=() if choice is None else choice.selection.rows,
-        chosen=None if choice is None else choice.candidate,
-        steps_aside=choice is not None and choice.steps_aside,
-        reason=profile.summary if choice is None else choice.reason,
-        nested=None if choice is None or choice.nested is None else choice.nested.in_callers_order(),
-        learning_curve=None if choice is None else choice.curve,
-        n_complete_bouts=material.counts().n_complete_bouts(),
-        notes=fitted.names.notes,
-    )
-    if report.steps_aside:
-        does = default_words(fitted.training)
-        warn(f"profile {profile.name!r} does {does}, as without scored nights. {report.reason}")
-    return report
-
-
-def _fit_hypnograms_alone(material: Material, base: FitBase, names: FitNames, n_folds: int) -> FitReport:
-    """Return the report of a fit to hypnograms alone."""
-    if len(material.groups) >= FEWEST_SUBJECTS:
-        # tables of bout lengths must predict other people's bouts, which one subject cannot show
-        base = base.with_supported_durations(split(material, n_folds, names.seed))
-    return _report(Fitted(train(base, material), names))
-
-
-def _check_enough(material: Material) -> None:
-    n_groups = len(material.groups)
+def _check_enough(n_groups: int) -> None:
     if n_groups < FEWEST_SUBJECTS:
         raise InputError(
             f"the nights are of {n_groups} subject, expected {FEWEST_SUBJECTS} or more to cross-validate, "
             f"better {MANY_NIGHTS}. Hypnograms alone, without densities, can be counted on one."
         )
-    if n_groups < FEWEST_TUNED_SUBJECTS:
-        compared = ", ".join(rule.rule for rule in STRENGTH_RULES if not rule.fewest_nights)
-        needy = [rule for rule in STRENGTH_RULES if rule.fewest_nights]
-        later = "".join(f", from {rule.fewest_nights} nights on {rule.rule}" for rule in needy)
-        warn(
-            f"{n_groups} subjects are few: only argmax, the default, {compared}, the clock and stage biases "
-            f"(if kappa gains {FEW_SUBJECTS_GAIN:g}) are compared. From "
-            f"{FEWEST_TUNED_SUBJECTS} subjects on weights, minimum bouts and bout lengths are chosen{later}."
+    if n_groups < FEWEST_MATCHED_SUBJECTS:
+        warn(f"{n_groups} subjects are few: hardly any gain over the default is sure.")
+
+
+def _notes(nights: Nights, choosing: Choosing, rows: Sequence[JudgedCandidate], lesson: Lesson) -> list[str]:
+    """Return notes on what was left out and what looks wrong; warn of what most likely is wrong."""
+    notes = []
+    if not any(one.rule == "match" for one in choosing.candidates):
+        notes.append(
+            f"match was not compared: {len(nights)} scored nights of {len(nights.groups)} subjects, it takes "
+            f"{MANY_NIGHTS} of {FEWEST_MATCHED_SUBJECTS}"
         )
-
-
-def _not_confirmed(nested: HeldOut, criterion: Criterion) -> str:
-    """Return why nights held out from the choosing do not show that it is better than the default, if so."""
-    for name, judged_by, n_errors in (("kappa", None, -1.0), ("the criterion", criterion, 1.0)):
-        gain, error = nested.gain(judged_by, over="default")
-        # the best of many candidates is better by chance: choosing so must gain, and not at kappa's expense
-        if not gain >= n_errors * error:
-            return (
-                f"on nights held out from the choosing {name} changes, from the default's, by {gain:+.3f} "
-                f"(error {error:.3f})"
-            )
-    return ""
+    if nights.kind == "day":
+        notes.append("minutes and bouts of every stage are weighed, as of recordings around the clock")
+    temperature = lesson.temperature.temperature
+    # a search that ends at its bound has found no optimum
+    if not LOWEST_TEMPERATURE * 1.001 < temperature < HIGHEST_TEMPERATURE * 0.999:
+        notes.append(f"the temperature {temperature:.3g} is at its bound: the probabilities say little")
+    if lesson.impossible_share > MANY_IMPOSSIBLE:
+        notes.append(
+            f"{lesson.impossible_share:.1%} of the experts' stages have probability 0, which no temperature "
+            "can soften: these look like votes or rounded numbers. Mix in a little of the uniform "
+            "distribution first"
+        )
+        warn(f"{notes[-1]}.")
+    # columns in another order are the commonest mistake, and no fit can repair them
+    if rows[0].kappa < LEAST_KAPPA:
+        warn(
+            f"kappa of argmax is {rows[0].kappa:.3f}, expected well above 0. Are the columns in the right "
+            "order, and the nights paired with their own scorings?"
+        )
+    return notes
 
 
 _DROPPED: dict[Status, str] = {
     "no kappa to judge by": "have no kappa, the experts' nights being of one stage",
     "agrees by chance": "agree with the experts hardly more than by chance",
     "kappa below the default": "fall below its cross-validated kappa",
-    "accuracy below the default": "below its accuracy",
+    "accuracy below the default": "fall below its accuracy",
     "errors above the default": "make larger errors of sleep statistics",
-    "gain within its error": "do not surely gain",
-    "kappa not surely gained": "shift evidence between stages without a sure gain of kappa",
-    "not surely better": "are not surely better",
+    "gain not sure": "do not surely gain",
 }
 
 
-def decide(
-    selection: Selection, nested: HeldOut | None, curve: LearningCurve | None, criterion: Criterion
-) -> FitChoice:
-    """Take the choice, unless held-out nights show that choosing so does harm."""
-    chosen, why, default = selection.chosen, "", selection.base.default
+def _decide(
+    rows: Sequence[JudgedCandidate], nested: HeldOut | None, criterion: Criterion
+) -> tuple[Candidate, str]:
+    """Take the choice, unless held-out nights show that choosing so does harm; and say why."""
+    chosen, default = (next(row for row in rows if row.status == "chosen"), rows[1])
     if chosen == default:
-        rest = [row.status for row in selection.rows if row.candidate != default]
-        counted = (f"{rest.count(status)} {words}" for status, words in _DROPPED.items() if status in rest)
-        why = f"against the default, of {len(rest)} candidates {', '.join(counted) or 'none can be judged'}"
-    elif nested is not None:
-        why = _not_confirmed(nested, criterion)
-    if why:
-        return FitChoice(default, f"It steps aside: {why}.", selection, nested, curve, criterion)
-    best, usual = (next(row for row in selection.rows if row.candidate == one) for one in (chosen, default))
-    reason = (
-        f"{chosen.name[0].upper()}{chosen.name[1:]}: cross-validated kappa {best.kappa:.3f} against "
-        f"{usual.kappa:.3f} of the default, distance to the experts' fragmentation index "
-        f"{best.fi_distance:.3f} against {usual.fi_distance:.3f}, errors of sleep statistics "
-        f"{best.error:.2f} times argmax's against {usual.error:.2f}."
+        rest = [row.status for row in rows if row != default]
+        counted = [f"{rest.count(status)} {words}" for status, words in _DROPPED.items() if status in rest]
+        return (
+            DEFAULT,
+            f"It steps aside: against the default, of {len(rest)} candidates {', '.join(counted)}.",
+        )
+    for what, judged_by, n_errors in (("kappa", None, -1.0), ("the criterion", criterion, 1.0)):
+        gain, error = (np.inf, 0.0) if nested is None else nested.gain(judged_by, over="default")
+        # the best of many candidates is better by chance: choosing so must gain, and not at kappa's expense
+        if not gain >= n_errors * error:
+            return DEFAULT, (
+                f"It steps aside: on nights held out from the choosing {what} changes, from the default's, "
+                f"by {gain:+.3f} (error {error:.3f})."
+            )
+    name = chosen.candidate.name
+    return chosen.candidate, (
+        f"{name[0].upper()}{name[1:]}: cross-validated kappa {chosen.kappa:.3f} against "
+        f"{default.kappa:.3f} of the default, distance to the experts' fragmentation index "
+        f"{chosen.fi_distance:.3f} against {default.fi_distance:.3f}, errors of sleep statistics "
+        f"{chosen.error:.2f} times argmax's against {default.error:.2f}."
     )
-    return FitChoice(chosen, reason, selection, nested, curve, criterion)

@@ -1,23 +1,22 @@
-"""Judge candidates by their cross-validated scores: drop those that are not surely better, and choose one."""
+"""Scores of decoded nights against their experts, and the choice among candidates by them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 
-from stageguard.arrays import Floats, Mask
-from stageguard.fitting.candidates import (
-    FEW_SUBJECTS_GAIN,
-    FEWEST_TUNED_SUBJECTS,
-    STRENGTH_RULES,
-    Candidate,
-)
-from stageguard.fitting.scoring import Scores, mean_over_subjects, paired_error, paired_errors
+from stageguard.arrays import Floats
+from stageguard.fitting.candidates import Candidate
+from stageguard.fitting.nights import FitNight, Kind, fragmentation, scored_pairs
+from stageguard.measures.agreement import agreement
 from stageguard.measures.samples import t_quantile
+from stageguard.measures.statistics import sleep_statistics
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.quantities import ALL_BOUTS, REPORTED, REPORTED_OF_STAGE
+from stageguard.night.stages import StageScheme
 
 Status = Literal[
     "chosen",
@@ -27,25 +26,78 @@ Status = Literal[
     "kappa below the default",
     "accuracy below the default",
     "errors above the default",
-    "gain within its error",
-    "kappa not surely gained",
-    "not surely better",
+    "gain not sure",
 ]
-COLUMNS = ("candidate", "kappa", "accuracy", "fi", "fi_distance", "error", "criterion", "status")
+# Columns of an array of scores; the errors of the statistics that studies report follow.
+KAPPA, ACCURACY, FI, FI_DISTANCE, ERRORS = 0, 1, 2, 3, slice(4, None)
 
 # Below this kappa, stages have nothing to do with the experts': a stager that knows nothing must not be made
 # to show their totals.
 LEAST_KAPPA = 0.05
-# Standard errors by which other rules must be better than the best plain rule: of many candidates, one is the
-# best by chance.
-SURELY = 2.0
-# How sure a gain of kappa must be, by Student's t over subjects, if evidence is shifted between stages. Of
-# 646 draws of 5 to 26 nights from the tasks of studies/guard-on-real-data, 18 lost .01 of kappa or more
-# without it, all by stage totals, biases, shares or lifting; with it two did, one of them by lifting.
+# How sure the gain in the criterion over the default must be, by Student's t over subjects.
 SURE_LEVEL = 0.975
-# How sure a gain in the criterion over the default must be, by Student's t over subjects. In draws of five
-# nights, candidates that gained one standard error had up to .17 more error on other people than the default.
-BETTER_LEVEL = 0.95
+ONE_PERCENT_STEP = 0.1  # one step of a percentage; a step of minutes is an epoch, of counts one
+
+
+def statistics_of(kind: Kind, scheme: StageScheme) -> tuple[str, ...]:
+    """Return the names of the statistics that studies report of a night, or of a day."""
+    if kind == "night":
+        return tuple(quantity.key for quantity in (*REPORTED, ALL_BOUTS))
+    return tuple(f"{each.reported_key}_{stage}" for each in REPORTED_OF_STAGE for stage in scheme.names)
+
+
+def score(night: FitNight, output: Hypnogram, kind: Kind) -> list[float]:
+    """Compare an output with a night's expert over the epochs both scored; of several, their consensus.
+
+    Fragmentation is that of the expert's sleep period, if the profile measures it; the expert's is counted
+    over the same pairs of epochs, and is the mean over experts. NaN where a number does not exist.
+    """
+    both = (night.truth >= 0) & (output.labels >= 0)
+    agreed = agreement(night.expert, output)
+    labels = np.where(both, output.labels, np.int8(UNSCORED))
+    fi, pairs = fragmentation(labels, night.period), scored_pairs(labels)
+    of_experts = [fragmentation(scoring.labels, night.period, pairs) for scoring in night.experts]
+    about = (output.scheme, output.epoch_seconds)
+    truth = Hypnogram(np.where(both, night.truth, np.int8(UNSCORED)), *about)
+    errors = _errors(truth, Hypnogram(labels, *about), kind)
+    return [agreed.kappa, agreed.accuracy, fi, abs(fi - float(np.mean(of_experts))), *errors]
+
+
+def _errors(expert: Hypnogram, output: Hypnogram, kind: Kind) -> list[float]:
+    """Return the errors of the statistics in steps: epochs of minutes, counts, tenths of a percent.
+
+    They are NaN if the expert's night has no such statistic. If only the output has none, sleep or REM that
+    never comes counts as coming at the end, and anything else as 0.
+    """
+    minutes, found = output.epoch_seconds / 60.0, []
+    theirs, own = sleep_statistics(expert), sleep_statistics(output)
+    if kind == "night":
+        found = [(each, getattr(theirs, each.key), getattr(own, each.key)) for each in REPORTED]
+        found += [(ALL_BOUTS, sum(theirs.bouts.values()), sum(own.bouts.values()))]
+    else:
+        for each in REPORTED_OF_STAGE:
+            of_stages = getattr(theirs, each.key), getattr(own, each.key)
+            found += [(each, of_stages[0][stage], of_stages[1][stage]) for stage in output.scheme.names]
+    step_of, end = {"min": minutes, "%": ONE_PERCENT_STEP}, output.n_epochs * minutes
+    return [
+        abs((quantity.is_latency * end if np.isnan(shown) else shown) - expected)
+        / step_of.get(quantity.short_unit, 1.0)
+        for quantity, expected, shown in found
+    ]
+
+
+def relative_errors(errors: Floats) -> Floats:
+    """Return the mean error over statistics of every candidate and night; argmax's mean over nights is 1.
+
+    `errors` are (n_candidates, n_nights, n_statistics), argmax first, whose mean counts as one step at least,
+    so that errors still cost if argmax is right to the epoch. A night whose expert has none of the statistics
+    counts as 1.
+    """
+    exists = ~np.isnan(errors[0])  # what the expert's night has, all candidates have
+    means = np.where(exists, errors[0], 0.0).sum(axis=0) / np.maximum(exists.sum(axis=0), 1)
+    shares = np.where(exists, errors, 0.0) / np.maximum(means, 1.0)
+    n_existing = exists.sum(axis=1)
+    return np.asarray(np.where(n_existing > 0, shares.sum(axis=2) / np.maximum(n_existing, 1), 1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,27 +108,21 @@ class Criterion:
     statistics_weight: float = 0.3
     keep_accuracy: bool = False
 
-    def of(self, scores: Scores) -> Floats:
-        """Return the criterion of every candidate on every night."""
-        costs = self.fragmentation_weight * scores.fi_distance + self.statistics_weight * scores.error
-        return np.asarray(scores.kappa - costs)
+    def of(self, scores: Floats) -> Floats:
+        """Return the criterion of every candidate on every night; argmax comes first."""
+        errors = self.statistics_weight * relative_errors(scores[:, :, ERRORS])
+        costs = self.fragmentation_weight * scores[:, :, FI_DISTANCE] + errors
+        return np.asarray(scores[:, :, KAPPA] - costs)
 
     def __str__(self) -> str:
         """Return the rule in words."""
         kept = "kappa and accuracy are" if self.keep_accuracy else "kappa is"
-        errors = (
-            f" - {self.statistics_weight:g} (errors of sleep statistics / argmax's)"
-            if self.statistics_weight
-            else ""
-        )
-        *others, last = ["argmax", "the default", *(rule.rule for rule in STRENGTH_RULES)]
+        weighed = f" - {self.statistics_weight:g} (errors of sleep statistics / argmax's)"
         return (
-            f"highest kappa - {self.fragmentation_weight:g} |FI - FI of the expert|{errors}, mean over "
-            f"subjects, where cross-validated {kept} not below those of the default, which needs no scored "
-            "nights, errors are not above its, and the gain over it is sure at the level "
-            f"{BETTER_LEVEL:g} of Student's t; rules other than {', '.join(others)} and {last}, and stage "
-            f"shares, only where they are better by {SURELY:g} standard errors, and those that shift "
-            f"evidence between stages only where kappa gains at the level {SURE_LEVEL:g} of Student's t"
+            f"highest kappa - {self.fragmentation_weight:g} |FI - FI of the expert|"
+            f"{weighed * bool(self.statistics_weight)}, mean over subjects, where cross-validated {kept} not "
+            "below the default's, errors are not above its, and the gain over it is sure at the level "
+            f"{SURE_LEVEL:g} of Student's t"
         )
 
 
@@ -98,132 +144,77 @@ class JudgedCandidate:
         return (self.candidate.name, *(getattr(self, name) for name in COLUMNS[1:]))
 
 
+COLUMNS = ("candidate", "kappa", "accuracy", "fi", "fi_distance", "error", "criterion", "status")
+
+
 def judge(
     candidates: Sequence[Candidate],
-    scores: Scores,
+    scores: Floats,
     subjects: Sequence[str],
     criterion: Criterion,
     default: Candidate,
 ) -> tuple[JudgedCandidate, ...]:
-    """Drop candidates that are worse than the default, or not surely better; choose among the rest.
+    """Drop candidates that are worse than the default, or not surely better; choose the best of the rest.
 
-    The first candidate is argmax, whose errors count as 1. The best plain candidate that does not shift
-    evidence is chosen, unless another one is surely better. A refined candidate must be surely better than
-    the same candidate without its refinement.
+    `scores` are (n_candidates, n_nights, n_metrics). The first candidate is argmax, whose errors count as 1.
     """
     values, standard = criterion.of(scores), candidates.index(default)
-    columns = (scores.kappa, scores.accuracy, scores.fi, scores.fi_distance, scores.error, values)
-    kappa, accuracy, fi, fi_distance, error, ranks = (mean_over_subjects(each, subjects) for each in columns)
+    columns = (*np.moveaxis(scores[:, :, :4], 2, 0), relative_errors(scores[:, :, ERRORS]), values)
+    kappa, accuracy, fi, distance, error, rank = (mean_over_subjects(each, subjects) for each in columns)
     if error[0] > 0:
         error = error / error[0]  # so that argmax's is 1 over subjects, too
-    gains = paired_errors(values, values[standard], subjects)
-    statuses = [
-        _compared(means, (kappa[standard], accuracy[standard], error[standard]), criterion)
-        for means in zip(kappa, accuracy, error, strict=True)
-    ]
-    _drop_gains_by_chance(statuses, candidates, gains, len(set(subjects)))
+    statuses: list[Status] = []
+    for i in range(len(candidates)):
+        gain, spread = paired_error(values[i], values[standard], subjects)
+        if np.isnan(kappa[i]):
+            statuses.append("no kappa to judge by")
+        elif kappa[i] < LEAST_KAPPA:
+            statuses.append("agrees by chance")
+        elif kappa[i] < kappa[standard]:
+            statuses.append("kappa below the default")
+        elif criterion.keep_accuracy and not accuracy[i] >= accuracy[standard]:
+            statuses.append("accuracy below the default")
+        elif criterion.statistics_weight and error[i] > error[standard]:
+            statuses.append("errors above the default")
+        else:
+            sure = gain > t_quantile(SURE_LEVEL, max(1, len(set(subjects)) - 1)) * spread
+            statuses.append("kept" if sure else "gain not sure")
+    kept = [i for i, status in enumerate(statuses) if status == "kept"]
     statuses[standard] = "kept"
-    _drop_shifts_without_gain(statuses, candidates, scores.kappa, standard, subjects)
-    is_simple = np.array([candidate.is_plain and not candidate.shifts for candidate in candidates])
-    best = _highest(ranks, is_simple & _is_kept(statuses), standard)
-    _drop_not_better_than(best, ~is_simple, statuses, candidates, scores.kappa, values, subjects)
-    others = ~is_simple & _is_kept(statuses)
-    statuses[_highest(ranks, others, best)] = "chosen"
-    rows = zip(kappa, accuracy, fi, fi_distance, error, ranks, strict=True)
+    statuses[max(kept, key=lambda i: rank[i], default=standard)] = "chosen"
+    rows = zip(kappa, accuracy, fi, distance, error, rank, strict=True)
     return tuple(
         JudgedCandidate(candidate, status, *map(float, row))
         for candidate, status, row in zip(candidates, statuses, rows, strict=True)
     )
 
 
-def _compared(means: Sequence[float], default: Sequence[float], criterion: Criterion) -> Status:
-    """Return whether a candidate is kept, or why not, by kappa, accuracy and error of it and the default."""
-    kappa, accuracy, error = means
-    if np.isnan(kappa):
-        return "no kappa to judge by"
-    if kappa < LEAST_KAPPA:
-        return "agrees by chance"
-    if kappa < default[0]:
-        return "kappa below the default"
-    if criterion.keep_accuracy and not accuracy >= default[1]:
-        return "accuracy below the default"
-    if criterion.statistics_weight and error > default[2]:
-        return "errors above the default"
-    return "kept"
+def mean_over_subjects(values: Floats, subjects: Sequence[str]) -> Floats:
+    """Return the mean over subjects of each candidate, over the nights known for all candidates.
 
-
-def _drop_gains_by_chance(
-    statuses: list[Status],
-    candidates: Sequence[Candidate],
-    gains: Sequence[tuple[float, float]],
-    n_subjects: int,
-) -> None:
-    """Drop candidates that are not surely better than the default, by gains in the criterion.
-
-    With few subjects, those that shift evidence between stages have a bar of their own, in kappa.
+    Kappa does not exist where expert and output show one and the same stage throughout; such a night must
+    not count for one candidate only.
     """
-    for i, (gain, error) in enumerate(gains):
-        is_few = candidates[i].shifts and n_subjects < FEWEST_TUNED_SUBJECTS
-        n_errors = 1.0 if is_few else _sure_errors(n_subjects, BETTER_LEVEL)
-        if statuses[i] == "kept" and not gain > n_errors * error:
-            statuses[i] = "gain within its error"
+    means = _by_subject(np.where(np.isnan(values).any(axis=0), np.nan, values), subjects)
+    exists = ~np.isnan(means).any(axis=0)
+    return np.asarray(means[:, exists].mean(axis=1) if exists.any() else np.full(len(values), np.nan))
 
 
-def _drop_shifts_without_gain(
-    statuses: list[Status],
-    candidates: Sequence[Candidate],
-    kappa: Floats,
-    standard: int,
-    subjects: Sequence[str],
-) -> None:
-    """Drop candidates that shift evidence between stages without a sure gain of kappa over the default."""
-    n_subjects = len(set(subjects))
-    for i, gained in enumerate(paired_errors(kappa, kappa[standard], subjects)):
-        if statuses[i] == "kept" and candidates[i].shifts and not _surely_gains(*gained, n_subjects):
-            statuses[i] = "kappa not surely gained"
+def paired_error(first: Floats, second: Floats, subjects: Sequence[str]) -> tuple[float, float]:
+    """Return the mean difference over subjects, first minus second, and its standard error."""
+    # people are the unit: nights of one person go up and down together
+    (differences,) = _by_subject((first - second)[None], subjects)
+    known = differences[~np.isnan(differences)]
+    if len(known) < 2:
+        return float(known.sum() if len(known) else np.nan), float(np.inf if len(known) else np.nan)
+    return float(known.mean()), float(known.std(ddof=1) / np.sqrt(len(known)))
 
 
-def _drop_not_better_than(
-    best: int,
-    judged: Mask,
-    statuses: list[Status],
-    candidates: Sequence[Candidate],
-    kappa: Floats,
-    values: Floats,
-    subjects: Sequence[str],
-) -> None:
-    """Drop those of the judged candidates that are not surely better than the best simple one."""
-    kept = np.flatnonzero(judged & _is_kept(statuses)).tolist()
-    gains = paired_errors(values[kept], values[best], subjects)
-    gains_of_kappa = paired_errors(kappa[kept], kappa[best], subjects)
-    for i, (gain, error), of_kappa in zip(kept, gains, gains_of_kappa, strict=True):
-        candidate = candidates[i]
-        if candidate.usual != candidate and candidate.usual in candidates:
-            usual = candidates.index(candidate.usual)
-            gain, error = paired_error(values[i], values[usual], subjects)
-        is_better = gain > (1.0 if candidate.is_plain else SURELY) * error
-        if candidate.shifts:
-            is_better = is_better and _surely_gains(*of_kappa, len(set(subjects)))
-        statuses[i] = "kept" if is_better else "not surely better"
-
-
-def _surely_gains(gain: float, error: float, n_subjects: int) -> bool:
-    """Whether kappa gains enough to shift evidence between stages; with few subjects, by a fixed gain."""
-    if n_subjects < FEWEST_TUNED_SUBJECTS:
-        return gain > error and gain >= FEW_SUBJECTS_GAIN
-    return gain > _sure_errors(n_subjects, SURE_LEVEL) * error
-
-
-@cache
-def _sure_errors(n_subjects: int, level: float) -> float:
-    return t_quantile(level, n_subjects - 1)
-
-
-def _is_kept(statuses: Sequence[Status]) -> Mask:
-    return np.array([status == "kept" for status in statuses])
-
-
-def _highest(values: Floats, allowed: Mask, otherwise: int) -> int:
-    """Return the index of the highest allowed value, in a tie the first; `otherwise` if there is none."""
-    left = np.where(allowed & ~np.isnan(values), values, -np.inf)
-    return int(np.argmax(left)) if np.isfinite(left).any() else otherwise
+def _by_subject(values: Floats, subjects: Sequence[str]) -> Floats:
+    """Return means over each subject's nights, (n_candidates, n_subjects); NaN where none is known."""
+    names = list(dict.fromkeys(subjects))
+    belongs = np.array([[subject == name for name in names] for subject in subjects], dtype=np.float64)
+    exists = ~np.isnan(values)
+    n_existing = exists @ belongs
+    sums = np.where(exists, values, 0.0) @ belongs
+    return np.asarray(np.where(n_existing > 0, sums / np.maximum(n_existing, 1), np.nan))

@@ -1,33 +1,87 @@
-"""`tune`: fit the strength and the stage shares of a profile to one stager's unscored nights."""
+"""`tune`: fit the strength and the stage shares of a profile to one stager's unscored nights.
+
+A stager that was trained on a few people, or on people unlike these, gives too much of one stage. Stage
+biases bring such shares to the range of experts; the epochs that it is least certain of go first.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from stageguard import checks
+from stageguard.arrays import Floats
 from stageguard.errors import InputError, StageGuardError, both_nights, message_of
-from stageguard.fitting.share_repair import (
-    LEAST_HOURS,
-    LEAST_SHARPNESS,
-    MeasuredNight,
-    Outcome,
-    repair_shares,
-)
 from stageguard.guard import inputs
-from stageguard.guard.evidence import StagerFeatures
+from stageguard.guard.evidence import Night, features_of, fragmentation_index
 from stageguard.guard.options import DEFAULTS, GuardOptions
+from stageguard.profile.expert_shares import ShareRepair
+from stageguard.profile.fingerprint import Fingerprint, StagerFeatures
 from stageguard.profile.known_stagers import Training
 from stageguard.profile.parts import Calibration
-from stageguard.profile.profile import Profile
+from stageguard.profile.profile import Profile, as_profile
 from stageguard.profile.rules.rule import StrengthRule
 from stageguard.profile.rules.target import FEWEST_NIGHTS, TargetRule
+from stageguard.schema import plain_table
 from stageguard.version import __version__
 
+LEAST_SHARPNESS = 0.7  # mean highest probability: with less, stages are too uncertain to be moved by biases
+LEAST_HOURS = 5.0  # median over nights: in shorter ones, REM is missing that experts score later
+LARGEST_BIAS_NATS = 1.0
+STEP = 0.3  # of the log ratio of shares, per round
+LEAST_MOVE_NATS = 1e-3  # of a round that goes on
+MOST_ROUNDS = 100
+NO_SHARE = 0.001  # added to shares, which may be 0
+_DIGITS = 4
 _LOWEST_FI, _HIGHEST_FI = 1e-4, 1.0  # a night of a single stage has 0, and rules divide by the median
+
+Outcome = Literal[
+    "repaired", "in range", "unsure", "short nights", "named cohort", "labels alone", "lifted", "no range"
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasuredNight:
+    """What `tune` needs of a night: its features and, if shares can be repaired, its evidence."""
+
+    features: StagerFeatures
+    log_rows: npt.NDArray[np.float32] | None = None  # (n_epochs, n_stages) of the epochs measured, NaN: none
+    epoch_ratio: float = 1.0  # of the night's epoch length to the profile's
+    is_of_labels: bool = False  # it has labels alone, and every epoch of a stage is as certain
+    is_lifted: bool = False  # the stager's training is natural, and the rule lifts rare stages for that
+
+    @classmethod
+    def of(cls, night: Night, profile: Profile) -> MeasuredNight:
+        """Return what is needed of a night that is read under a profile."""
+        ratio = night.epoch_seconds / profile.epoch_seconds
+        features, is_of_labels = features_of(night, ratio), night.from_labels is not None
+        rule = profile.strength
+        is_lifted = rule is not None and rule.asks_training and night.options.trained == "natural"
+        if profile.shares is None or is_of_labels or is_lifted:
+            return cls(features, None, ratio, is_of_labels, is_lifted)
+        measured = slice(*night.period) if night.period[0] < night.period[1] else slice(None)
+        return cls(features, night.calibrated()[measured].astype(np.float32), ratio)
+
+    def fragmentation_index(self, biases: Floats) -> float:
+        """Return the index of the stages that biases lead to, at the profile's epoch length."""
+        assert self.log_rows is not None
+        known = ~np.isnan(self.log_rows[:, 0])
+        labels = np.where(known, (self.log_rows + biases.astype(np.float32)).argmax(axis=1), -1)
+        index = fragmentation_index(labels.astype(np.int8), ((0, len(labels)),))
+        return min(index / self.epoch_ratio, 1.0)
+
+
+class Repair(NamedTuple):
+    """Whether shares are repaired, the reason if they are not, and otherwise how."""
+
+    outcome: Outcome
+    record: ShareRepair | None = None
+    biases: tuple[float, ...] | None = None  # nats per stage
 
 
 def tune(
@@ -79,14 +133,8 @@ def tune(
     -------
     Profile
         The base with the stager's median index in ``strength``, the biases in ``calibration`` if its shares
-        were repaired (and how in ``shares.repair``). Its provenance says what was decided. If the stager is
-        named, what belongs to it is left out for nights of other stagers, and where none is named.
-
-    Raises
-    ------
-    InputError
-        There are fewer than ten nights, one of them cannot be read, or the base has no experts' fragmentation
-        to aim at.
+        were repaired (and how in ``shares.repair``), and its ``fingerprint``, by which `decode` recognises
+        nights of another stager. Its provenance says what was decided.
 
     Examples
     --------
@@ -96,7 +144,7 @@ def tune(
     >>> profile.provenance["decision"].partition(":")[0]
     'The stager flickers'
     """
-    base = base if isinstance(base, Profile) else Profile.load(base)
+    base = as_profile(base)
     if not inputs.is_batch(densities):
         raise InputError(
             f"densities: got {checks.shown(densities)}, expected a list of {FEWEST_NIGHTS} nights or more."
@@ -140,7 +188,7 @@ def check_base(base: Profile) -> StrengthRule:
 
 def measure(density: inputs.OneNight, base: Profile, options: GuardOptions = DEFAULTS) -> MeasuredNight:
     """Return what tuning needs of a night."""
-    base = replace(_unrepaired(base), stager=None, cohort=None)  # all nights are its own
+    base = _unrepaired(base)
     return MeasuredNight.of(inputs.night_of(density, base, options), base)
 
 
@@ -163,7 +211,6 @@ def tuned_profile(
 ) -> Profile:
     """Return the base profile tuned to the stager of these nights."""
     check_base(base)
-    base = _unrepaired(base)
     features = [night.features for night in nights]
     n_usable = sum(not np.isnan(night.fragmentation_index) for night in features)
     if n_usable < FEWEST_NIGHTS:
@@ -183,9 +230,10 @@ def tuned_profile(
     tuned = tuned.replace(
         name=name or f"{base.name}-tuned",
         stager=stager,
+        fingerprint=plain_table(Fingerprint.of(features, base.scheme)),
         provenance={
             "source": "stageguard.tune on unscored nights",
-            "base": {"name": base.name, "sha256": base.sha256},
+            "base": {"name": base.name, "sha256": _unrepaired(base).sha256},
             "stageguard": __version__,
             "n_nights": len(nights),
             "flickers": tuned.strength.says_flicker,
@@ -212,8 +260,7 @@ def tune_rules(
     indices = [night.features.fragmentation_index for night in nights]
     changes: dict[str, Any] = {}
     if repair.biases is not None and base.shares is not None:
-        biases = np.array(repair.biases)
-        indices = [night.fragmentation_index(biases) for night in nights]
+        indices = [night.fragmentation_index(np.array(repair.biases)) for night in nights]
         changes["calibration"] = Calibration(base.calibration.temperature, repair.biases)
         changes["shares"] = replace(base.shares, repair=repair.record)
     rule = TargetRule.tuned(rule, fragmentation_aim(float(np.nanmedian(indices))))
@@ -226,11 +273,67 @@ def fragmentation_aim(fi: float) -> float:
     return float(f"{min(max(fi, _LOWEST_FI), _HIGHEST_FI):.4g}")
 
 
+def repair_shares(
+    nights: Sequence[MeasuredNight],
+    profile: Profile,
+    groups: Sequence[Hashable] | None = None,
+    cohort: str | None = None,
+) -> Repair:
+    """Find the biases that bring the shares of the stages to the nearest edge of the experts' range.
+
+    The shares are means over people, `groups` says whose each night is; without it, each is of another
+    person. A cohort that the profile has a caution for, or that is not the profile's, may have shares
+    of its own, and nothing is repaired. A stager trained on natural class frequencies gives rare stages too
+    seldom, which the rule mends night by night: both together lift too much.
+    """
+    if profile.shares is None:
+        return Repair("no range")
+    if cohort is not None and (profile.caution_for(cohort) is not None or not profile.is_of(cohort)):
+        return Repair("named cohort")
+    if any(night.is_of_labels for night in nights):
+        return Repair("labels alone")
+    if any(night.is_lifted for night in nights):
+        return Repair("lifted")
+    rows = [night.log_rows for night in nights if night.log_rows is not None]
+    lengths = [len(own) * night.epoch_ratio for own, night in zip(rows, nights, strict=True)]
+    if np.median(lengths) * profile.epoch_seconds / 3600 < LEAST_HOURS:
+        return Repair("short nights")
+    whose = range(len(nights)) if groups is None else groups
+    n_nights_of = Counter(whose)
+    weights = np.array([1 / (n_nights_of[group] * len(n_nights_of)) for group in whose])
+    rows = [own[~np.isnan(own[:, 0])] for own in rows]
+    joined = np.concatenate(rows)  # (n_known, n_stages)
+    per_epoch = np.concatenate([np.full(len(o), w / len(o)) for o, w in zip(rows, weights, strict=True)])
+
+    def shares_under(biases: Floats) -> Floats:
+        labels = (joined + biases.astype(np.float32)).argmax(axis=1)
+        return np.asarray(np.bincount(labels, weights=per_epoch, minlength=len(biases)), dtype=np.float64)
+
+    low, high = np.round(np.array(profile.shares.ranges(len(n_nights_of))).T, _DIGITS)
+    shares = shares_under(np.zeros(len(low)))
+    if np.array_equal(shares, shares.clip(low, high)):
+        return Repair("in range")
+    if float(weights @ [night.features.sharpness for night in nights]) < LEAST_SHARPNESS:
+        return Repair("unsure")
+    biases = np.zeros(len(low))
+    for _ in range(MOST_ROUNDS):
+        now = shares_under(biases)
+        step = STEP * np.log((now.clip(low, high) + NO_SHARE) / (now + NO_SHARE))
+        moved = (biases + step).clip(-LARGEST_BIAS_NATS, LARGEST_BIAS_NATS)
+        if np.abs(moved - biases).max() < LEAST_MOVE_NATS:
+            break
+        biases = moved
+    biases = np.round(biases, _DIGITS)
+    if not biases.any():  # the shares are outside by less than a round moves
+        return Repair("in range")
+    columns = (np.round(each, _DIGITS).tolist() for each in (shares, low, high, shares_under(biases)))
+    return Repair("repaired", ShareRepair(len(n_nights_of), *map(tuple, columns)), tuple(biases.tolist()))
+
+
 def _refuse_repeats(nights: Sequence[StagerFeatures]) -> None:
     """Refuse a night that is given twice, recognised by features that agree to the last digit."""
     seen: dict[tuple[float, ...], int] = {}
     for i, night in enumerate(nights):
-        # two nights may agree in one number by chance, but not in all of them to the last digit
         exact = (night.fragmentation_index, night.entropy, night.sharpness, *night.shares.tolist())
         first = seen.setdefault(exact, i)
         if first != i and night.fragmentation_index > 0:
@@ -243,8 +346,7 @@ def decision(tuned: Profile) -> tuple[str, ...]:
     """Return what was decided about a tuned profile's stager, and what follows, in a few sentences."""
     rule = tuned.strength
     assert isinstance(rule, TargetRule) and rule.stager_fi is not None
-    flickers = "flickers" if rule.says_flicker else "does not flicker"
-    above = "above" if rule.says_flicker else "not above"
+    flickers, above = ("flickers", "above") if rule.says_flicker else ("does not flicker", "not above")
     finding = (
         f"The stager {flickers}: median fragmentation index of its argmax {rule.stager_fi:.3f}, "
         f"{above} {rule.acts_above:g} times the experts' {rule.fi_target:.3f}."

@@ -10,7 +10,7 @@ from zlib import crc32
 
 import numpy as np
 
-from stageguard.fitting.report import FitReport
+from stageguard.fitting.fit import FitReport
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import bouts_of, hypnogram_before
 from stageguard.measures.statistics import SleepStatistics, sleep_statistics

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from stageguard.errors import OVERWRITE, OutputExistsError
 from stageguard.files import make_folder
-from stageguard.fitting.share_repair import MeasuredNight
-from stageguard.fitting.tune import measure
+from stageguard.fitting.tune import MeasuredNight, measure
 from stageguard.formats.raw_night import FileOptions
 from stageguard.guard.options import GuardOptions
 from stageguard.profile.known_stagers import Training

@@ -17,7 +17,6 @@ import numpy as np
 from stageguard.arrays import NAN, Labels
 from stageguard.errors import StageGuardWarning
 from stageguard.fitting.fit import fit
-from stageguard.fitting.recount import recount
 from stageguard.guard.decode import decode
 from stageguard.measures.agreement import agreement
 from stageguard.measures.bouts import pair_counts
@@ -90,11 +89,7 @@ def learn(config: StudyConfig, training: Sequence[StudyNight]) -> Learned:
         for p in (pair_counts(o.labels, scheme.n_stages) for o in experts)
         if p.sum()
     ]
-    with warnings.catch_warnings():
-        # about transitions that nobody scored; the records have all of them
-        warnings.simplefilter("ignore", StageGuardWarning)
-        paper = recount(experts, config.guard.paper)
-        base = recount(experts, config.guard.base)
+    paper, base = (_counted(experts, Profile.load(name)) for name in (config.guard.paper, config.guard.base))
     flip_flop = paper.to_dict().get("flip_flop")
     if flip_flop is not None:
         paper = paper.replace(flip_flop=flip_flop | {"penalty_nats": config.guard.flip_flop_nats})
@@ -110,6 +105,24 @@ def learn(config: StudyConfig, training: Sequence[StudyNight]) -> Learned:
         base=base.replace(**dropped),
         shares=dict(zip(scheme.names, ((counts + 1) / (counts + 1).sum()).tolist(), strict=True)),
         subjects=tuple(sorted({night.subject for night in training})),
+    )
+
+
+def _counted(experts: Sequence[Hypnogram], base: Profile) -> Profile:
+    """Return a profile with its transitions counted on nights as in the paper, and every rule kept.
+
+    A probability is its share of the pairs of adjacent scored epochs that begin with its first stage,
+    unsmoothed. A stage with which no pair begins keeps its row.
+    """
+    pairs = np.sum([pair_counts(o.labels, base.scheme.n_stages) for o in experts], axis=0)
+    totals = pairs.sum(axis=1, keepdims=True)
+    rows = np.where(totals > 0, pairs / np.maximum(totals, 1), base.transitions).tolist()
+    names = base.scheme.names
+    return base.replace(
+        name=f"{base.name}-recounted",
+        transitions={a: dict(zip(names, row, strict=True)) for a, row in zip(names, rows, strict=True)},
+        provenance={"base": base.name, "transitions": "counted on the training nights of a fold"},
+        **dict.fromkeys(("bands", "joint", "intervals")),  # of the nights counted before
     )
 
 
@@ -131,7 +144,6 @@ def calibrate(
             groups=[night.subject for night in nights],
             cohort=name,
             stager=stager,
-            learning_curve=False,
         )
     return replace(learned, calibrated=fitted, calibrated_on=tuple(sorted({n.subject for n in nights})))
 

@@ -19,10 +19,7 @@ from stageguard.cli.scored_files import Experts, ReadOptions, read_expert, read_
 from stageguard.cli.terminal import Console, count, naming_nights, one_line, print_json, progress_bar
 from stageguard.errors import InputError, Message
 from stageguard.files import check_apart, exists_error
-from stageguard.fitting.fit import FitProgress, fit_report
-from stageguard.fitting.judging import JudgedCandidate
-from stageguard.fitting.recount import recount
-from stageguard.fitting.report import FitReport
+from stageguard.fitting.fit import FitProgress, FitReport, fit_report
 from stageguard.formats.companions import ListRow, read_subjects
 from stageguard.formats.density import listed
 from stageguard.formats.raw_night import FileOptions
@@ -37,7 +34,7 @@ from stageguard.report.summary import shown
 from stageguard.review.scorings import find_reviews, read_reviewed, with_reviews
 from stageguard.runner.executors import Cluster, executor_for
 from stageguard.runner.inputs import Input, Inputs, find_inputs, named_once, scoring_of, with_table_nights
-from stageguard.runner.run import Outcome, collect_warnings, succeeded
+from stageguard.runner.run import collect_warnings, succeeded
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -74,7 +71,6 @@ choice_options = packed(
         help="Folds of cross-validation.",
     ),
     option("--seed", metavar="N", type=opt.COUNT, default=0, help="Same seed, same profile."),
-    option("--learning-curve/--no-learning-curve", default=True, help="Find how many nights are enough."),
 )
 
 
@@ -107,12 +103,10 @@ choice_options = packed(
     type=opt.PATH,
     help="Whose each night is: columns id and subject; group and expert may be.",
 )
-@option("--transitions-only", is_flag=True, help="Count transitions, keep every rule of the base profile.")
 @choice_options
 @opt.reading
 @opt.scoring_format
 @opt.overwrite
-@option("--all", "show_all", is_flag=True, help="Show every candidate, not the best of each kind.")
 @opt.cluster
 @opt.as_json
 def fit(
@@ -123,21 +117,18 @@ def fit(
     expert: tuple[Path, ...],
     reviewed: Path | None,
     subjects: Path | None,
-    transitions_only: bool,
     choice: dict[str, Any],
     reading: FileOptions,
     scoring_format: str | None,
     overwrite: bool,
-    show_all: bool,
     cluster: Cluster | None,
     as_json: bool,
 ) -> None:
     """Fit a profile to nights that a stager and an expert scored.
 
-    Calibrates, counts transitions and bouts, and chooses how strongly to guard by cross-validation over
-    subjects. If nothing is better than the base profile, tuned where ten nights are there, it stays that.
-    Hypnograms alone give transitions, bout lengths and bands. With --transitions-only, as in the paper, the
-    transitions the experts scored replace the base profile's, and nothing else changes.
+    Calibrates, counts transitions, and chooses how strongly to guard by cross-validation over subjects. If
+    nothing is surely better than the base profile, tuned where ten nights are there, it stays that.
+    Hypnograms alone give transitions and bands.
 
     Examples
     --------
@@ -181,14 +172,6 @@ def fit(
     for j in range(max(len(night.experts) for night in nights)):
         notes += swapped_words(names, [night.pair_with(j) for night in nights])
     by_review = [review for night in nights for review in night.reviews]
-    if transitions_only:
-        with collect_warnings() as warned:
-            made = recount([night.experts for night in nights], reader.base, name=output.stem)
-            made = with_reviews(made, by_review) if by_review else made
-        made.save(output, overwrite=overwrite)
-        _print_counted(made, reader.base, output, outcomes, notes, warned, as_json=as_json)
-        end(outcomes, as_json=as_json)
-        return
     with executor_for(cluster) as executor, naming_nights(names):
         report, warned = _fitted(nights, reader.base, output.stem, choice, executor, quiet=as_json)
     if by_review:
@@ -200,7 +183,7 @@ def fit(
         result = {"files": files_read, "warnings": warned, "read": notes, "output": str(output)}
         print_json(report.to_dict() | result)
     else:
-        print_fit(report, output, notes, warned, show_all=show_all)
+        print_fit(report, output, notes, warned)
     end(outcomes, inputs.notes, as_json=as_json)
 
 
@@ -328,42 +311,7 @@ class _Reader:
         return [on_epochs_of(night, read_expert(expert, night, self.options)) for expert in paths]
 
 
-def _print_counted(
-    profile: Profile,
-    base: Profile,
-    output: Path,
-    outcomes: Sequence[Outcome[FitFile]],
-    notes: Sequence[str],
-    warned: Sequence[str],
-    *,
-    as_json: bool,
-) -> None:
-    """Print the counted transitions beside those they replace."""
-    names, made = profile.scheme.names, profile.provenance
-    if as_json:
-        files = [outcome.to_dict() for outcome in outcomes]
-        content = {"profile": profile.to_dict(), "sha256": profile.sha256, "base": base.name, "files": files}
-        print_json(content | {"warnings": list(warned), "read": list(notes), "output": str(output)})
-        return
-    out = Console()
-    out.print(
-        f"{one_line(profile.name)}: transitions of {count(made['n_nights'], 'scored night')}, "
-        f"{made['n_scored_epochs']:,} scored epochs; every rule is {one_line(base.name)}'s"
-    )
-    rows = []
-    for name, row, before in zip(names, profile.transitions, base.transitions, strict=True):
-        pairs = f"{made['pairs_counted_from'][name]:,.0f}"
-        replaced = " ".join(f"{share:.4f}" for share in before)
-        rows.append((name, *(f"{share:.4f}" for share in row), pairs, replaced))
-    out.table(("from", *(f">to {name}" for name in names), ">pairs", "before"), rows)
-    out.list("Note", notes)
-    out.list("Warning", warned)
-    out.list("Wrote", [output])
-
-
-def print_fit(
-    report: FitReport, output: Path, notes: Sequence[str], warned: Sequence[str], *, show_all: bool
-) -> None:
+def print_fit(report: FitReport, output: Path, notes: Sequence[str], warned: Sequence[str]) -> None:
     """Print the report of a fit."""
     out = Console()
     nights = f"{count(report.n_nights, 'scored night')} of {count(report.n_subjects, 'subject')}"
@@ -372,12 +320,11 @@ def print_fit(
         f"{one_line(report.base)}"
     )
     if report.rows:
-        _print_candidates(report, out, show_all=show_all)
+        _print_candidates(report, out)
     out.heading("What the profile does")
     out.print(report.reason)
     out.list("Learned", list(_learned(report)))
     _print_gain(report, out)
-    _print_curve(report, out)
     _print_intervals(report, out)
     warnings = [one_line(text).rstrip(".") for text in warned]
     out.list("Note", [text for text in (*report.notes, *notes) if one_line(text) not in warnings])
@@ -385,12 +332,10 @@ def print_fit(
     out.list("Wrote", [output])
 
 
-def _print_candidates(report: FitReport, out: Console, *, show_all: bool) -> None:
-    rows = report.rows if show_all else _best_of_each(report.rows)
-    hidden = len(report.rows) - len(rows)
-    out.heading("Candidates, cross-validated over subjects" + (", the best of each kind" if hidden else ""))
+def _print_candidates(report: FitReport, out: Console) -> None:
+    out.heading("Candidates, cross-validated over subjects")
     cells: list[list[object]] = []
-    for row in rows:
+    for row in report.rows:
         values = (row.kappa, row.accuracy, row.fi, row.fi_distance, row.error, row.criterion)
         status = "" if row.status == "kept" else row.status
         style = "bold" if row.status == "chosen" else ""
@@ -398,28 +343,6 @@ def _print_candidates(report: FitReport, out: Console, *, show_all: bool) -> Non
         cells.append([(text, style) for text in texts])
     numbers = (">kappa", ">accuracy", ">FI", ">|FI - expert|", ">errors", ">criterion")
     out.table(("candidate", *numbers, ""), cells)
-    if hidden:
-        out.print(f"{hidden} more with --all, and in the profile's provenance.", style="dim")
-
-
-def _best_of_each(rows: Sequence[JudgedCandidate]) -> list[JudgedCandidate]:
-    """Return the best row of each kind of candidate: the chosen row, else the highest criterion."""
-    best: dict[tuple[object, ...], JudgedCandidate] = {}
-    for row in rows:
-        candidate = row.candidate
-        kind = (candidate.rule, candidate.biases, candidate.totals > 0, candidate.clock)
-        known = best.get(kind)
-        if known is None or _rank(row) > _rank(known):
-            best[kind] = row
-    return list(best.values())
-
-
-def _rank(row: JudgedCandidate) -> tuple[bool, bool, float]:
-    return (
-        row.status == "chosen",
-        row.status == "kept",
-        -math.inf if math.isnan(row.criterion) else row.criterion,
-    )
 
 
 def _learned(report: FitReport) -> Iterator[str]:
@@ -430,14 +353,6 @@ def _learned(report: FitReport) -> Iterator[str]:
             pairs = zip(profile.scheme.names, profile.calibration.biases, strict=True)
             yield f"stage biases {', '.join(f'{name} {bias:+.2f}' for name, bias in pairs)} nats"
     yield f"experts' mean fragmentation index {made['mean_fragmentation_index']}"
-    bouts = ", ".join(f"{name} {n}" for name, n in report.n_complete_bouts.items())
-    yield f"complete bouts counted: {bouts}"
-    rare = "; ".join(made["rare_pairs"])
-    yield f"rare transitions: {rare or 'none that the nights support'}"
-    minimum = ", ".join(f"{n} {s:g} s" for n, s in made["supported_minimum_bout_seconds"].items())
-    yield f"minimum bouts that experts keep to: {minimum or 'none that the nights support'}"
-    tables = ", ".join(made["stages_with_supported_bout_lengths"])
-    yield f"bout lengths other than a constant hazard: {tables or 'none that the nights support'}"
 
 
 def _print_gain(report: FitReport, out: Console) -> None:
@@ -452,25 +367,6 @@ def _print_gain(report: FitReport, out: Console) -> None:
     for other, gains in compared.items():
         words = [f"{name} {mean:+.3f} (standard error {error:.3f})" for name, (mean, error) in gains.items()]
         out.print(f"Choosing so gains over {other}, on nights held out: {', '.join(words)}.")
-
-
-def _print_curve(report: FitReport, out: Console) -> None:
-    curve = report.learning_curve
-    if curve is None:
-        return
-    out.heading("How many scored nights are enough")
-    rows = [
-        (
-            point.n_subjects,
-            f"{point.n_nights:.0f}",
-            f"{point.kappa_gain:+.3f}",
-            f"{point.criterion_gain:+.3f}",
-            shown(point.standard_error, 3),
-        )
-        for point in curve.points
-    ]
-    out.table((">subjects", ">nights", ">kappa gained", ">criterion gained", ">standard error"), rows)
-    out.print(str(curve))
 
 
 def _print_intervals(report: FitReport, out: Console) -> None:

@@ -21,7 +21,7 @@ from stageguard.cli.scored_files import decode_night
 from stageguard.cli.terminal import Console, count, one_line
 from stageguard.errors import InputError
 from stageguard.files import CELL_WORDS, write_together
-from stageguard.fitting.share_repair import MeasuredNight, repair_shares
+from stageguard.fitting.tune import MeasuredNight, repair_shares
 from stageguard.formats.outputs import table_with_codebook
 from stageguard.measures.intervals import (
     OF_GOOD_STAGERS,

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from stageguard import schema
 from stageguard.profile.rules.rule import (
-    MANY_NIGHTS,
     UNTOUCHED,
-    USUAL,
     Choice,
-    Counted,
     Curve,
     Setting,
     StrengthRule,
-    Trial,
     calm,
     lift,
     lifting_of,
 )
-
-# How many times the experts' fragmentation a fitted rule allows. If that was counted on other people, it is
-# the base profile's cap: patients may well be twice as fragmented. On enough nights of the cohort itself, it
-# is this.
-OWN_CAP = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +29,6 @@ class BandRule(StrengthRule):
 
     rule: ClassVar[str] = "band"
     lifts: ClassVar[bool] = True
-    takes_totals: ClassVar[bool] = True
 
     floor: float = schema.number(0.5, low=0, high=1)
     cap: float = schema.number(2.0, low=1, high=inf)
@@ -78,32 +68,3 @@ class BandRule(StrengthRule):
             f"per recording, the least that brings the fragmentation index into {low:.3f} to {high:.3f} "
             f"({self.floor:g} to {self.cap:g} times the experts' {self.fi_target:g})"
         )
-
-    @property
-    def effect(self) -> str:
-        """What it does to every night, to follow "the profile"."""
-        high = self.cap * self.fi_target
-        return f"smooths a night with a fragmentation index above {high:.4g} down to it"
-
-    @classmethod
-    def trials(cls, *, has_rem: bool) -> tuple[Trial, ...]:
-        """Return what a fit tries: minority stages left alone, and lifted."""
-        return USUAL, Trial((("lift", True),), shifts=True)
-
-    @classmethod
-    def trial_name(cls, trial: Trial) -> str:
-        """Return the name of a trial in tables."""
-        return "band, minority stages lifted" if trial.parameters else "band"
-
-    @classmethod
-    def fitted(cls, counted: Counted, **parameters: Any) -> BandRule:
-        """Return the rule of a trial, as wide as the base profile's band or, without one, as by default."""
-        base = counted.base if isinstance(counted.base, cls) else cls(counted.fi_target)
-        return cls(counted.fi_target, base.floor, base._cap_on(counted), **{"lift": False} | parameters)
-
-    def recounted(self, counted: Counted) -> BandRule:
-        """Return the rule with the fragmentation of other nights as its aim."""
-        return BandRule(counted.fi_target, self.floor, self._cap_on(counted))
-
-    def _cap_on(self, counted: Counted) -> float:
-        return self.cap if counted.n_nights < MANY_NIGHTS else min(self.cap, OWN_CAP)

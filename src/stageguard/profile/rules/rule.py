@@ -11,7 +11,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -28,9 +28,6 @@ PRIOR_EXPONENTS = tuple(round(0.05 * i, 2) for i in range(1, 15))  # .05, .10, â
 STARVED = 0.05  # of the night: argmax starves stages if more is in other stages than the probabilities expect
 _SHARE_OFFSET = 1e-4  # keeps the log of a stage that never occurs finite
 _TOGETHER = 4  # weights that the compiled kernel tries in hardly more time than one
-
-
-MANY_NIGHTS = 15  # scored nights of a cohort, to trust their mean fragmentation and stage shares
 
 
 class Setting(NamedTuple):
@@ -96,45 +93,16 @@ class Choice(NamedTuple):
     lifting: Lifting = "unasked"
 
 
-class Counted(NamedTuple):
-    """What a fit has counted on scored nights, for the rules that it may try."""
-
-    n_nights: int
-    fi_mean: float  # mean over nights
-    fi_target: float  # the same, drawn towards the base profile's if nights are few
-    stager_fi: float | None  # median of the stager's argmax; None without probabilities
-    base: StrengthRule | None  # the base profile's own rule
-
-
-Parameters = tuple[tuple[str, Any], ...]  # of a rule, by name
-
-
-class Trial(NamedTuple):
-    """One variant of a rule that a fit compares with other candidates."""
-
-    parameters: Parameters = ()  # besides what was counted
-    refinement: Parameters = ()  # more of them, which must be surely better than the same trial without
-    prior_exponent: float = 0.0  # of the experts' stage shares, by which the evidence is divided
-    rem_epochs: int = 1  # shortest bout of REM
-    shifts: bool = False  # whether the parameters shift evidence between stages
-
-
-USUAL = Trial()  # nothing is varied
-
-
 @dataclass(frozen=True, slots=True)
 class StrengthRule:
     """How the transition weight is set per recording.
 
     A rule is one subclass in one file of this folder. It declares its parameters as fields with their checks,
-    and has a key, the document's ``rule``. What `fit` tries of it are its `trials`.
+    and has a key, the document's ``rule``.
     """
 
     rule: ClassVar[str]
     lifts: ClassVar[bool] = False  # whether it may lift minority stages, and so sets the prior's exponent
-    fit_rank: ClassVar[int] = 1  # place among the rules that a fit compares: of equals the first is chosen
-    fewest_nights: ClassVar[int] = 0  # scored nights without which a fit does not try it
-    takes_totals: ClassVar[bool] = False  # whether a fit tries it with the experts' stage totals, too
 
     fi_target: float = schema.number(positive=True, high=1)  # the experts' index at the profile's epochs
 
@@ -145,36 +113,6 @@ class StrengthRule:
     @abstractmethod
     def describe(self) -> str:
         """Say in one line what it does to a recording."""
-
-    @property
-    def effect(self) -> str:
-        """What it does to every night, to follow "the profile"."""
-        return f"sets the strength {self.describe()}"
-
-    @classmethod
-    def trials(cls, *, has_rem: bool) -> tuple[Trial, ...]:
-        """Return what a fit tries of the rule, the plainest first."""
-        return (USUAL,)
-
-    @classmethod
-    def refinements(cls, best: Trial) -> tuple[Trial, ...]:
-        """Return what else is worth trying if one trial is the best of all candidates."""
-        return ()
-
-    @classmethod
-    def trial_name(cls, trial: Trial) -> str:
-        """Return the name of a trial in tables."""
-        varied = (f"{name} {value}" for name, value in trial.parameters + trial.refinement)
-        return ", ".join((cls.rule, *varied))
-
-    @classmethod
-    def fitted(cls, counted: Counted, **parameters: Any) -> StrengthRule:
-        """Return the rule of a trial with these parameters, by what a fit counted."""
-        return cls(counted.fi_target, **parameters)
-
-    def recounted(self, counted: Counted) -> StrengthRule:
-        """Return the same rule with the fragmentation of other nights as its aim."""
-        return replace(self, fi_target=counted.fi_target)
 
     def rescaled(self, ratio: float) -> StrengthRule:
         """Return the rule for epochs that are `ratio` times as long, in which as many more stages change."""

@@ -6,14 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from math import inf
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from stageguard import schema
 from stageguard.profile.rules.rule import (
     TRANSITION_WEIGHTS,
     UNTOUCHED,
     Choice,
-    Counted,
     Curve,
     Nats,
     Setting,
@@ -51,7 +50,6 @@ class TargetRule(StrengthRule):
 
     rule: ClassVar[str] = "target"
     lifts: ClassVar[bool] = True
-    fit_rank: ClassVar[int] = 0
 
     floor: float = schema.number(0.5, low=0, high=1)
     lift: bool | None = schema.flag(None)
@@ -130,31 +128,6 @@ class TargetRule(StrengthRule):
         return (
             f"per recording, towards {experts}, as far off as the recording is from the stager's median "
             f"{self.stager_fi:g}, to the power of {self.exponent:g}"
-        )
-
-    @property
-    def effect(self) -> str:
-        """What it does to every night, to follow "the profile"."""
-        above = f"above {self.act_above * self.fi_target:.4g} whose evidence yields"
-        to = "down to" if self.typical is None else "towards"
-        return f"smooths a night with a fragmentation index {above} {to} {self.fi_target:.4g}"
-
-    @classmethod
-    def fitted(cls, counted: Counted, **parameters: Any) -> TargetRule:
-        """Return the rule of a trial; with few nights, a sleeper may pass for a flickering stager."""
-        stager_fi = counted.stager_fi if counted.n_nights >= FEWEST_NIGHTS else None
-        typical = counted.base.typical if isinstance(counted.base, cls) else None
-        chosen = {"act_above": ACT_ABOVE_OWN, "lift": False, "typical": typical} | parameters
-        return cls(counted.fi_target, stager_fi=stager_fi, **chosen)
-
-    def recounted(self, counted: Counted) -> TargetRule:
-        """Return the rule with the fragmentation of other nights as its aim."""
-        return TargetRule(
-            counted.fi_target,
-            act_above=self.act_above,
-            soft=self.soft,
-            exponent=self.exponent,
-            typical=self.typical,
         )
 
     def for_other_stager(self) -> TargetRule:
