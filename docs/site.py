@@ -35,7 +35,7 @@ TASKS = {
         find_sleeps""",
     "Several experts, or few scored nights": """consensus soft_agreement among_experts AmongExperts
         grade Grade GradeCard expert_bands""",
-    "Fit a profile to a stager": "tune fit fit_report FitReport recount SemiMarkovDecoder",
+    "Fit a profile to a stager": "tune fit fit_report FitReport SemiMarkovDecoder",
     "Convert, align, combine": "convert Written align Aligned merge_stages reepoch combine",
     "Stream": "StreamingDecoder",
     "Signals to features": "signal_quality SignalQuality features Features",

@@ -141,7 +141,7 @@ def first_arguments():
 def test_the_expert_is_the_first_argument_or_named():
     compared = {name: parameters[0] for name, function, parameters in first_arguments()}
     named = {name for name, first in compared.items() if first not in ("expert", "experts")}
-    assert {"agreement", "grade", "fit", "fit_report", "recount", "among_experts"} <= set(compared) - named
+    assert {"agreement", "grade", "fit", "fit_report", "among_experts"} <= set(compared) - named
     for name in named:
         parameters = inspect.signature(FUNCTIONS[name]).parameters
         given = parameters.get("expert", parameters.get("experts"))

@@ -10,9 +10,9 @@ from stageguard.errors import ProfileError as ProfileError
 from stageguard.errors import StageGuardError as StageGuardError
 from stageguard.errors import StageGuardWarning as StageGuardWarning
 from stageguard.fitting.estimator import SemiMarkovDecoder as SemiMarkovDecoder
+from stageguard.fitting.fit import FitReport as FitReport
 from stageguard.fitting.fit import fit as fit
 from stageguard.fitting.fit import fit_report as fit_report
-from stageguard.fitting.fit import FitReport as FitReport
 from stageguard.fitting.tune import tune as tune
 from stageguard.formats.convert import Written as Written
 from stageguard.formats.convert import convert as convert

@@ -109,11 +109,12 @@ def covered_before(
     """Count what the rule before would hold, and of how many: scored epochs alone, each night by itself."""
     shortest = report.profile.intervals["min_first_rem_seconds"]
     scored, held_out = experts(task, train), report.nested
+    decoded = held_out.decoded["argmax" if report.steps_aside else "fitted"]
     outputs = [
-        replace(expert, labels=np.where(expert.labels == UNSCORED, UNSCORED, labels).astype(np.int8))
-        for expert, labels in zip(
-            scored, held_out.argmax if report.steps_aside else held_out.labels, strict=True
+        replace(
+            expert, labels=np.where(expert.labels == UNSCORED, UNSCORED, own.hypnogram.labels).astype(np.int8)
         )
+        for expert, own in zip(scored, decoded, strict=True)
     ]
     past = errors(scored, outputs, min_first_rem_seconds=shortest)
     widths = {

@@ -52,11 +52,11 @@ def nights(folder):
 
 def test_it_writes_the_profile_that_fit_returns(folder, run):
     options = ("--expert", "experts", "--subjects", "subjects.csv", "--base", BASE, "--cohort", "our lab")
-    ran = run("fit", *nights(folder), *options, "-o", "lab.toml", "--no-learning-curve")
+    ran = run("fit", *nights(folder), *options, "-o", "lab.toml")
     assert ran.code == 0, ran.err
     for text in (
         "lab: 6 scored nights of 3 subjects, 1,440 scored epochs, on human-psg-3",
-        "the best of each kind",
+        "Candidates, cross-validated over subjects",
         "What the profile does",
         "Choosing so gains over argmax, on nights held out: kappa",
         "3 subjects are few",
@@ -75,35 +75,25 @@ def test_it_writes_the_profile_that_fit_returns(folder, run):
             groups=[f"s{i // 2}" for i in range(6)],
             cohort="our lab",
             name="lab",
-            learning_curve=False,
         )
     assert profile == same
     again = run("fit", *nights(folder), *options, "-o", "lab.toml")
     assert mentions(error_line(again), "lab.toml", "--overwrite")
 
 
-def test_json_holds_every_candidate_and_the_curve(folder, run):
+def test_json_holds_every_candidate(folder, run):
     ran = run("fit", *nights(folder), "--expert", "experts", "--base", BASE, "-o", "lab.toml", "--json")
     assert ran.code == 0, ran.err
     report = ran.json
     assert [row["candidate"] for row in report["candidates"]][:2] == ["argmax", "the default"]
-    assert report["learning_curve"]["points"][0]["n_subjects"] == 2
     assert mentions(report["notes"], "groups", "taken")
     assert report["output"] == "lab.toml"
     assert sg.Profile.load("lab.toml").sha256 == report["profile"]["sha256"]
 
 
-def test_the_learning_curve_is_printed(folder, run):
-    ran = run("fit", *nights(folder), "--expert", "experts", "--base", BASE, "-o", "lab.toml", "--all")
-    assert ran.code == 0, ran.err
-    assert mentions(ran.out, "many", "nights are enough")
-    assert mentions(ran.out, "match was not", 6)
-    assert "fixed weight 0.03" in ran.out
-
-
 def test_several_experts(folder, run):
     options = ("--expert", "experts", "--expert", "seconds", "--subjects", "subjects.csv", "--base", BASE)
-    ran = run("fit", *nights(folder), *options, "-o", "two.toml", "--json", "--no-learning-curve")
+    ran = run("fit", *nights(folder), *options, "-o", "two.toml", "--json")
     assert ran.code == 0, ran.err
     assert {report["n_experts"] for report in ran.json["files"]} == {2}
     assert sg.Profile.load("two.toml").provenance["n_scorings"] == 12
@@ -118,26 +108,10 @@ def test_hypnograms_alone(folder, run):
     assert sg.Profile.load("counted.toml").provenance["source"].endswith("hypnograms alone")
 
 
-def test_transitions_only_keeps_the_papers_rules(folder, run):
-    files, base = sorted((folder / "experts").iterdir()), "kdd2026-cardiorespiratory"
-    ran = run("fit", *files, "--transitions-only", "--base", base, "-o", "ours.toml")
-    assert ran.code == 0, ran.err
-    assert mentions(ran.out, 6, "1,440", base)
-    assert mentions(ran.out, "long", "30 s", "assumed")
-    made = sg.Profile.load("ours.toml")
-    read = [sg.read_hypnogram(file, scheme="wnr3") for file in files]
-    assert made == sg.recount(read, sg.Profile.load(base), name="ours")
-    assert (made.rare, made.flip_flop) == (sg.Profile.load(base).rare, sg.Profile.load(base).flip_flop)
-    beside = (*nights(folder), "--expert", "experts", "--transitions-only", "--base", base)
-    ran = run("fit", *beside, "-o", "beside.toml", "--json")
-    assert ran.code == 0, ran.err
-    assert ran.json["profile"]["transitions"] == made.to_dict()["transitions"]
-
-
 def test_a_bad_night_is_a_row_and_not_the_end(folder, run):
     (folder / "nights" / "n5.csv").write_text("W,N,R\n0.5,0.1,0.1\n")
     (folder / "experts" / "n4.txt").unlink()
-    options = ("--expert", "experts", "--subjects", "subjects.csv", "--base", BASE, "--no-learning-curve")
+    options = ("--expert", "experts", "--subjects", "subjects.csv", "--base", BASE)
     ran = run("fit", *nights(folder), *options, "-o", "lab.toml")
     assert ran.code == 1
     assert "2 of 6 files failed" in ran.err
@@ -180,7 +154,7 @@ def test_a_wrong_table_of_subjects_is_one_line(folder, run, table, message):
 
 def test_a_night_that_is_not_in_the_table(folder, run):
     (folder / "subjects.csv").write_text("id,subject\n" + "".join(f"n{i},s{i}\n" for i in range(1, 8)))
-    options = ("--expert", "experts", "--subjects", "subjects.csv", "--base", BASE, "--no-learning-curve")
+    options = ("--expert", "experts", "--subjects", "subjects.csv", "--base", BASE)
     ran = run("fit", *nights(folder), *options, "-o", "x.toml")
     assert ran.code == 1
     assert mentions(ran.err.replace("\n", " "), "'n0'", "subjects.csv")
@@ -190,7 +164,7 @@ def test_a_night_that_is_not_in_the_table(folder, run):
 def test_experts_may_be_named_in_the_table(folder, run):
     rows = "".join(f"n{i},s{i},experts/n{i}.txt\n" for i in range(6))
     (folder / "subjects.csv").write_text("id,subject,expert\n" + rows)
-    options = ("--subjects", "subjects.csv", "--base", BASE, "--no-learning-curve")
+    options = ("--subjects", "subjects.csv", "--base", BASE)
     ran = run("fit", *nights(folder), *options, "-o", "x.toml", "--json")
     assert ran.code == 0, ran.err
     assert ran.json["n_subjects"] == 6
@@ -221,7 +195,7 @@ def test_consensus_by_majority_as_json(folder, run):
 
 
 def test_a_fitted_profile_is_shown_with_its_table_and_decodes_a_report(folder, run):
-    options = ("--expert", "experts", "--subjects", "subjects.csv", "--base", BASE, "--no-learning-curve")
+    options = ("--expert", "experts", "--subjects", "subjects.csv", "--base", BASE)
     assert run("fit", *nights(folder), *options, "-o", "lab.toml").code == 0
     shown = run("profiles", "show", "lab.toml")
     assert shown.code == 0, shown.err

@@ -277,7 +277,7 @@ def test_a_report_finds_the_probabilities_it_is_told(run, folder):
 
 
 def test_fit_and_consensus_take_folders_patterns_and_lists(run, folder):
-    fit = ("fit", "--base", PROFILE, "--no-learning-curve", "--folds", "2", "--overwrite", "--json")
+    fit = ("fit", "--base", PROFILE, "--folds", "2", "--overwrite", "--json")
     place = ("-o", folder / "own.toml")
     first = run(*fit, folder / "n1.csv", folder / "n2.csv", "--expert", folder / "a", *place)
     assert first.code == 0, first.err

@@ -344,7 +344,7 @@ def test_swapped_scorings_are_named_by_every_command_that_compares_many_nights(r
         "compare": ("compare", "scored/anna", "decoded"),
         "grade": ("grade", "decoded", "--expert", "scored"),
         "stats": ("stats", "decoded", "--expert", "scored/anna"),
-        "fit": (*fit, "--no-learning-curve", "--overwrite"),
+        "fit": (*fit, "--overwrite"),
     }
     for is_swapped in (False, True):
         if is_swapped:

@@ -176,7 +176,7 @@ def scored(tmp_path_factory):
 
 
 def fit(run, nights, experts, output, *more):
-    return run("fit", nights, "--expert", experts, "-b", PROFILE, "-o", output, "--no-learning-curve", *more)
+    return run("fit", nights, "--expert", experts, "-b", PROFILE, "-o", output, *more)
 
 
 def test_a_profile_is_fitted_to_tables_as_to_files(run, tmp_path, scored):

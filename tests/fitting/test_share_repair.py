@@ -10,7 +10,7 @@ from messages import naming
 from nights import decode
 from small import profile_of
 from stageguard.errors import InputError
-from stageguard.fitting.material import read_material
+from stageguard.fitting.nights import read_nights
 from stageguard.guard.options import GuardOptions
 from stageguard.profile.expert_shares import ExpertShares
 from stageguard.report.methods import settings
@@ -131,8 +131,8 @@ def test_the_default_of_a_fit_knows_how_the_stager_was_trained(trained):
     given = nights(OFF, n=2)
     experts = [rows.argmax(axis=1).astype(np.int8) for rows in given]
     options = GuardOptions(epoch_seconds=30.0, trained=trained)
-    material = read_material(experts, given, base(), options=options)
-    assert [night.measured.is_lifted for night in material.nights] == 2 * [trained == "natural"]
+    read = read_nights(experts, given, base(), options=options)
+    assert [night.measured.is_lifted for night in read] == 2 * [trained == "natural"]
 
 
 def test_short_recordings_are_left_alone():

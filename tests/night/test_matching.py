@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import stageguard as sg
 from messages import mentions, naming
 from small import refusal
-from stageguard.fitting.material import read_material
+from stageguard.fitting.nights import read_nights
 from stageguard.measures.cohort import CohortNight, measure_night
 from stageguard.measures.intervals import errors
 from stageguard.night.align import end_together, on_epochs_of
@@ -116,7 +116,7 @@ COMPARISONS = {
         CohortNight("n", None, _decoding().hypnogram, expert, _decoding().profile)
     ),
     "night_report": lambda expert: sg.night_report(_decoding(), expert=expert),
-    "fit": lambda expert: read_material([expert], [_decoded(BEGAN)], Profile.load("human-psg-3")),
+    "fit": lambda expert: read_nights([expert], [_decoded(BEGAN)], Profile.load("human-psg-3")),
 }
 
 

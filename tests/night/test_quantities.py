@@ -9,7 +9,7 @@ import pytest
 
 import stageguard as sg
 from messages import mentions
-from stageguard.fitting.endpoints import SleepEndpoints
+from stageguard.fitting.judging import statistics_of
 from stageguard.measures.cohort import CohortNight, codebook, cohort_table, measure, measure_night
 from stageguard.measures.intervals import reported, unit_of
 from stageguard.night.quantities import (
@@ -72,8 +72,8 @@ def test_a_codebook_says_what_the_table_says():
 
 def test_what_studies_report_is_the_same_for_intervals_and_fits():
     values = reported(sg.sleep_statistics(HYPNOGRAM))
-    night = SleepEndpoints(AASM5, 30.0, "night").names
-    day = SleepEndpoints(AASM5, 30.0, "day").names
+    night = statistics_of("night", AASM5)
+    day = statistics_of("day", AASM5)
     assert set(values) - {"rem_latency_bout_minutes"} == {*night, *day} - {"bouts"}
     assert {unit_of(name) for name in values} == {"min", "%", ""}
     assert unit_of("bouts_N2") == ""

@@ -11,7 +11,7 @@ from stageguard.profile.profile import Profile
 from stageguard.profile.rules import RULES, read_rule, write_rule
 from stageguard.profile.rules.band import BandRule
 from stageguard.profile.rules.match import MatchRule
-from stageguard.profile.rules.rule import TRANSITION_WEIGHTS, UNTOUCHED, Counted, Point, Setting
+from stageguard.profile.rules.rule import TRANSITION_WEIGHTS, UNTOUCHED, Point, Setting
 from stageguard.profile.rules.target import YIELDING_WEIGHT, TargetRule
 
 
@@ -107,16 +107,6 @@ def test_a_night_alone_keeps_half_of_its_difference_from_a_typical_one():
     assert rule.choose(DrawnCurve(0.2, 0.01)).step == "hard"
     tuned = TargetRule.tuned(rule, 0.4)
     assert tuned.choose(DrawnCurve(0.2, 8.0)).fi_aim == pytest.approx(0.1 * math.sqrt(0.2 / 0.4))
-
-
-def test_target_keeps_its_typical_stager_where_other_nights_are_counted():
-    rule = TargetRule(0.1, typical=2.0, exponent=0.25)
-    counted = Counted(n_nights=5, fi_mean=0.2, fi_target=0.15, stager_fi=0.4, base=rule)
-    again = rule.recounted(counted)
-    assert (again.fi_target, again.typical, again.exponent) == (0.15, 2.0, 0.25)
-    few = TargetRule.fitted(counted)
-    assert (few.fi_target, few.stager_fi, few.typical) == (0.15, None, 2.0)
-    assert TargetRule.fitted(counted._replace(base=BandRule(0.1))).typical is None
 
 
 def test_match_comes_nearest_from_either_side():

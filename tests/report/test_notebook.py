@@ -109,14 +109,7 @@ def test_a_fit_is_shown_with_its_reason():
         n_nights=12,
         n_subjects=6,
         n_scored_epochs=9_000,
-        criterion=None,
-        rows=(),
-        chosen=None,
-        steps_aside=False,
         reason=f"Because {HOSTILE}.",
-        nested=None,
-        learning_curve=None,
-        n_complete_bouts={},
         notes=("few nights",),
     )
     html, _ = shown(report)

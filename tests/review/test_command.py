@@ -176,7 +176,7 @@ def test_a_reviewed_cohort_feeds_fit_with_its_provenance(run, tmp_path):
         finish(nights, f"n{number}", "anna", blind=number == 0, seed=number)
     finish(nights, "n0", "ben", blind=True, seed=9)
     output = tmp_path / "lab.toml"
-    ran = run("fit", "--reviewed", nights, "--base", FREE, "--output", output, "--transitions-only")
+    ran = run("fit", "--reviewed", nights, "--base", FREE, "--output", output)
     assert ran.code == 0, ran.err
     reviews = tomllib.loads(output.read_text())["provenance"]["reviews"]
     assert [(one["night"], one["scorer"], one["how"]) for one in reviews] == [

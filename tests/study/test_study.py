@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from cli_runner import Runner
 from messages import mentions, naming
 from stageguard.errors import FileFormatError, InputError, OutputError, OutputExistsError
 from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import WNR3
 from stageguard.nn.data import Normalisation
 from stageguard.profile.profile import Profile
@@ -30,7 +32,7 @@ from stageguard.study.nights import StudyCohort, StudyNight, load_cohort, night_
 from stageguard.study.report import publish, write_report
 from stageguard.study.run import run_study
 from stageguard.study.store import read_results, save_record
-from stageguard.study.variants import learn, majority_filter, measure
+from stageguard.study.variants import counted, learn, majority_filter, measure
 from stageguard.synthetic.cohort import simulate_recording
 from stageguard.synthetic.night import simulate_night
 
@@ -637,3 +639,20 @@ def test_a_smoke_that_is_no_table_is_one_line(tmp_path):
     (tmp_path / "study.toml").write_text('smoke = "yes"')
     with pytest.raises(FileFormatError, match=naming("study.toml", "smoke", "smoke")):
         read_study(tmp_path / "study.toml", smoke=True)
+
+
+def test_the_matrix_is_the_share_of_pairs_and_nothing_else_changes():
+    base, rng = Profile.load("kdd2026-mouse-eeg-emg"), np.random.default_rng(1)
+    nights = [np.repeat(rng.integers(0, 3, 200), rng.integers(1, 6, 200)).astype(np.int8) for _ in range(2)]
+    nights[0][[5, 60, 61]] = -1
+    n = np.zeros((3, 3))
+    for labels in nights:
+        for a, b in pairwise(labels.tolist()):
+            if a >= 0 and b >= 0:
+                n[a, b] += 1
+    made = counted([Hypnogram(labels, WNR3, 4.0) for labels in nights], base)
+    np.testing.assert_allclose(made.transitions, n / n.sum(axis=1, keepdims=True), rtol=1e-12)
+    changed = {key for key, value in made.to_dict().items() if base.to_dict().get(key) != value}
+    assert changed == {"name", "transitions", "provenance"}
+    without_rem = counted([Hypnogram(np.tile([0, 0, 1, 1], 40), WNR3, 4.0)], base)
+    assert without_rem.transitions[2] == base.transitions[2]

@@ -55,9 +55,9 @@ class Candidate:
         shifted = "stage biases" if self.biases else totals if self.totals else ""
         if self.rule != "match":
             return f"{shifted} alone" if shifted else "the default" if self.rule == "default" else self.rule
-        epochs = f"{self.rem_epochs} epoch{'s' * (self.rem_epochs != 1)}"
-        words = f"match, w {self.shares:g}, REM from {epochs}"
-        return f"{words}, {shifted}" if shifted else words
+        rem = f"REM from {self.rem_epochs} epochs" if self.rem_epochs > 1 else ""
+        shares = f"stage shares by {self.shares:g}" if self.shares else ""
+        return ", ".join(filter(None, ("match", rem, shares, shifted)))
 
 
 ARGMAX, DEFAULT = Candidate("argmax"), Candidate("default")
@@ -117,9 +117,8 @@ class FitBase:
 
     def at_epochs(self, profile: Profile) -> Profile:
         """Return the base profile, or one tuned from it, for these nights and at their epoch length."""
-        profile = profile.for_nights_of(cohort=self.cohort, stager=self.stager)
-        # all nights are of one stager, whatever they look like
-        profile = replace(profile, fingerprint=None, cohort=None, stager=None)
+        profile = profile.for_nights_of(self.stager, self.cohort)
+        profile = replace(profile, stager=None, cohort=None)  # all nights are its own
         if self.ratio == 1.0:
             return profile
         # bands are per epoch, and those of another epoch length mean something else

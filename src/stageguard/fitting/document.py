@@ -11,14 +11,11 @@ import numpy as np
 
 from stageguard.fitting.candidates import ARGMAX, DEFAULT, SMOOTHING, Candidate, Lesson
 from stageguard.fitting.nights import Nights, confusion_shares
-from stageguard.fitting.tune import measure
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.intervals import DEFAULT_LEVEL, by_person, coverage, errors, intervals, reported
 from stageguard.measures.statistics import FIRST_REM_SECONDS, sleep_statistics
 from stageguard.measures.validity import expert_bands
-from stageguard.profile.fingerprint import Fingerprint
 from stageguard.profile.parts import words_of, write_rows
-from stageguard.profile.rules.target import FEWEST_NIGHTS
 from stageguard.schema import plain_table
 from stageguard.version import __version__
 
@@ -79,14 +76,7 @@ def fitted_document(
         unknown = {"refused": "only the confusions of its own stager are known."}
         own = write_rows(confusion_shares(nights, nights.scheme.n_stages).tolist(), nights.scheme)
         document["labels"] = base.to_dict().get("labels", unknown) | {"own": own}
-    if len(nights) >= FEWEST_NIGHTS:  # fewer do not show the range of a stager
-        features = [
-            (night.measured or measure(night.density, base)).features
-            for night in nights
-            if night.density is not None
-        ]
-        document["fingerprint"] = plain_table(Fingerprint.of(features, nights.scheme))
-    document["base"] = base.elsewhere().replace(base=None).to_dict()
+    document["base"] = (base.base or base.for_nights_of(None, None)).to_dict()
     document["intervals"] = held_out_errors(nights, decoded) if decoded else None
     document["provenance"] = _provenance(lesson, nights, "stageguard.fit on scored nights") | _plain(evidence)
     return {key: value for key, value in document.items() if value is not None}
@@ -102,7 +92,6 @@ def _described(lesson: Lesson, nights: Nights, names: Names) -> dict[str, Any]:
     return dict(names) | {
         "intended_for": f"Nights of {whom}, at epochs of {nights.epoch_seconds:g} s.",
         "bands": {name: plain_table(band) for name, band in bands.items()},
-        "taught_by": nights.marks(base),
     }
 
 

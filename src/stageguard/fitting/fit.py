@@ -464,7 +464,7 @@ def _notes(nights: Nights, choosing: Choosing, rows: Sequence[JudgedCandidate], 
         notes.append("minutes and bouts of every stage are weighed, as of recordings around the clock")
     temperature = lesson.temperature.temperature
     # a search that ends at its bound has found no optimum
-    if not LOWEST_TEMPERATURE * 1.001 < temperature < HIGHEST_TEMPERATURE * 0.999:
+    if not LOWEST_TEMPERATURE * 1.01 < temperature < HIGHEST_TEMPERATURE * 0.99:
         notes.append(f"the temperature {temperature:.3g} is at its bound: the probabilities say little")
     if lesson.impossible_share > MANY_IMPOSSIBLE:
         notes.append(

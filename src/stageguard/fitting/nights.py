@@ -33,7 +33,6 @@ from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.period import Period
 from stageguard.night.stages import StageScheme
-from stageguard.profile.fingerprint import mark_of
 from stageguard.profile.night_stages import in_stages_of
 from stageguard.profile.profile import Profile
 
@@ -97,12 +96,6 @@ class Nights:
         """Return the nights of some groups."""
         chosen = set(groups)
         return replace(self, nights=tuple(night for night in self if night.group in chosen))
-
-    def marks(self, base: Profile) -> list[str]:
-        """Return marks by which these nights, and those of the base profile, are recognised later."""
-        labels = [scoring.labels for night in self for scoring in (night.expert, *night.experts)]
-        labels += [night.density.argmax for night in self if night.density is not None]
-        return sorted({*base.taught_by, *filter(None, map(mark_of, labels))})
 
     def sha256(self) -> str:
         """Return a fingerprint of probabilities, scorings, subjects and groups."""

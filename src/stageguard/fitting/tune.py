@@ -18,16 +18,14 @@ from stageguard import checks
 from stageguard.arrays import Floats
 from stageguard.errors import InputError, StageGuardError, both_nights, message_of
 from stageguard.guard import inputs
-from stageguard.guard.evidence import Night, features_of, fragmentation_index
+from stageguard.guard.evidence import Night, StagerFeatures, features_of, fragmentation_index
 from stageguard.guard.options import DEFAULTS, GuardOptions
 from stageguard.profile.expert_shares import ShareRepair
-from stageguard.profile.fingerprint import Fingerprint, StagerFeatures
 from stageguard.profile.known_stagers import Training
 from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile, as_profile
 from stageguard.profile.rules.rule import StrengthRule
 from stageguard.profile.rules.target import FEWEST_NIGHTS, TargetRule
-from stageguard.schema import plain_table
 from stageguard.version import __version__
 
 LEAST_SHARPNESS = 0.7  # mean highest probability: with less, stages are too uncertain to be moved by biases
@@ -133,8 +131,8 @@ def tune(
     -------
     Profile
         The base with the stager's median index in ``strength``, the biases in ``calibration`` if its shares
-        were repaired (and how in ``shares.repair``), and its ``fingerprint``, by which `decode` recognises
-        nights of another stager. Its provenance says what was decided.
+        were repaired (and how in ``shares.repair``). Its provenance says what was decided. If the stager is
+        named, what belongs to it is left out for nights of other stagers, and where none is named.
 
     Examples
     --------
@@ -188,7 +186,7 @@ def check_base(base: Profile) -> StrengthRule:
 
 def measure(density: inputs.OneNight, base: Profile, options: GuardOptions = DEFAULTS) -> MeasuredNight:
     """Return what tuning needs of a night."""
-    base = _unrepaired(base)
+    base = replace(_unrepaired(base), stager=None, cohort=None)  # all nights are its own
     return MeasuredNight.of(inputs.night_of(density, base, options), base)
 
 
@@ -230,7 +228,6 @@ def tuned_profile(
     tuned = tuned.replace(
         name=name or f"{base.name}-tuned",
         stager=stager,
-        fingerprint=plain_table(Fingerprint.of(features, base.scheme)),
         provenance={
             "source": "stageguard.tune on unscored nights",
             "base": {"name": base.name, "sha256": _unrepaired(base).sha256},
@@ -288,7 +285,8 @@ def repair_shares(
     """
     if profile.shares is None:
         return Repair("no range")
-    if cohort is not None and (profile.caution_for(cohort) is not None or not profile.is_of(cohort)):
+    is_own = cohort is None or profile.is_for(profile.stager, cohort)
+    if not is_own or (cohort is not None and profile.caution_for(cohort) is not None):
         return Repair("named cohort")
     if any(night.is_of_labels for night in nights):
         return Repair("labels alone")

@@ -89,7 +89,7 @@ def learn(config: StudyConfig, training: Sequence[StudyNight]) -> Learned:
         for p in (pair_counts(o.labels, scheme.n_stages) for o in experts)
         if p.sum()
     ]
-    paper, base = (_counted(experts, Profile.load(name)) for name in (config.guard.paper, config.guard.base))
+    paper, base = (counted(experts, Profile.load(name)) for name in (config.guard.paper, config.guard.base))
     flip_flop = paper.to_dict().get("flip_flop")
     if flip_flop is not None:
         paper = paper.replace(flip_flop=flip_flop | {"penalty_nats": config.guard.flip_flop_nats})
@@ -108,7 +108,7 @@ def learn(config: StudyConfig, training: Sequence[StudyNight]) -> Learned:
     )
 
 
-def _counted(experts: Sequence[Hypnogram], base: Profile) -> Profile:
+def counted(experts: Sequence[Hypnogram], base: Profile) -> Profile:
     """Return a profile with its transitions counted on nights as in the paper, and every rule kept.
 
     A probability is its share of the pairs of adjacent scored epochs that begin with its first stage,
