@@ -1,10 +1,7 @@
 """Decoding one epoch at a time: as at once, as soon as it is certain, and at a lag limit."""
 
-import contextlib
 import copy
-import hashlib
 import itertools
-import json
 import math
 
 import numpy as np
@@ -14,11 +11,10 @@ from hypothesis import strategies as st
 
 import oracle
 import stageguard as sg
-from messages import mentions, naming
+from messages import mentions
 from nights import decode, one_hot, plain, random_mapping, random_probabilities
 from small import refusal
 from stageguard.errors import InputError, ProfileError
-from stageguard.guard import snapshot as snapshot_module
 from stageguard.guard.automaton import compile_automaton, weigh
 
 NAN = [np.nan] * 3
@@ -483,154 +479,11 @@ def snapshot():
     return decoder.snapshot()
 
 
-def test_a_damaged_snapshot_is_refused(snapshot):
-    for length in (0, 5, 8, 15, 40, len(snapshot) - 1):
-        with pytest.raises(InputError) as error:
-            sg.StreamingDecoder.restore(snapshot[:length])
-        refusal(error, "the snapshot")
-    for at in range(8, len(snapshot), 7):
-        damaged = bytearray(snapshot)
-        damaged[at] ^= 4
-        with pytest.raises(InputError) as error:
-            sg.StreamingDecoder.restore(bytes(damaged))
-        refusal(error, "checksum|version")
-    assert sg.StreamingDecoder.restore(bytearray(snapshot)).snapshot() == snapshot
-
-
-def resealed(snapshot, change):
-    """A snapshot whose header and arrays were changed, with a checksum that fits."""
-    header, state = snapshot_module.unpack(snapshot)
-    state = [array.copy() for array in state]
-    change(header, state)
-    return snapshot_module.pack({k: v for k, v in header.items() if k != "lengths"}, tuple(state))
-
-
-@pytest.mark.parametrize(
-    ("change", "pattern"),
-    [
-        (lambda h, s: h.update(profile_sha256="0"), "compiles to other states"),
-        (lambda h, s: h.update(automaton_sha256="0"), "compiles to other states"),
-        (lambda h, s: h["profile"].update(stay="never"), "profile or options cannot be used: .*stay"),
-        (lambda h, s: h.update(max_lag_seconds="x"), "profile or options cannot be used: max_lag_seconds"),
-        (lambda h, s: h.pop("cohort"), "profile or options cannot be used"),
-        (lambda h, s: s.__setitem__(0, s[0][:4]), "no stream can be in"),
-        (lambda h, s: s[0].__setitem__(0, -1), "no stream can be in"),
-        (lambda h, s: s[0].__setitem__(1, 99), "no stream can be in"),
-        (lambda h, s: s[0].__setitem__(1, s[0][1] + 1), "no stream can be in"),
-        (lambda h, s: s[0].__setitem__(4, 0), "no stream can be in"),
-        (lambda h, s: s[1].__setitem__(0, np.nan), "no stream can be in"),
-        (lambda h, s: s[1].__setitem__(0, np.inf), "no stream can be in"),
-        (lambda h, s: s.__setitem__(1, s[1][:-1]), "no stream can be in"),
-        (lambda h, s: s[2].__setitem__(0, 999), "no stream can be in"),
-        (lambda h, s: s[2].__setitem__(0, -7), "no stream can be in"),
-        (lambda h, s: s[3].__setitem__(1, 5), "no stream can be in"),
-        (lambda h, s: s[3].__setitem__(0, 0), "no stream can be in"),
-        (lambda h, s: s[3].__setitem__(2, -1), "no stream can be in"),
-        (lambda h, s: s[4].__setitem__(1, 3), "no stream can be in"),
-        (lambda h, s: s[4].__setitem__(-1, (s[4][-1] + 1) % 3), "no stream can be in"),
-        (lambda h, s: s[5].__setitem__(-1, 99), "no stream can be in"),
-        (lambda h, s: s[5].__setitem__(-1, -1), "no stream can be in"),
-        (lambda h, s: s[5].__setitem__(0, 99), "no stream can be in"),
-        (lambda h, s: s.__setitem__(5, s[5][:0]), "no stream can be in"),
-    ],
-)
-def test_a_forged_snapshot_is_refused(snapshot, change, pattern):
-    with pytest.raises(InputError) as error:
-        sg.StreamingDecoder.restore(resealed(snapshot, change))
-    refusal(error, pattern)
-
-
-NUMBERS = st.one_of(
-    st.integers(-3, 12),
-    st.sampled_from([2**24, 2**31 - 1, 2**40, 2**53, 2**62, 2**63 - 1, -(2**63)]),
-    st.floats(),
-)
-HEADERS = st.tuples(
-    st.sampled_from(["max_lag_seconds", "epoch_seconds", "stages", "cohort", "logits", "log", "profile"]),
-    st.one_of(NUMBERS, st.none(), st.text(max_size=3), st.lists(st.integers(), max_size=2)),
-)
-
-
-@settings(max_examples=300)
-@given(
-    rows=st.lists(st.sampled_from([0.9, 0.5, 0.2, math.nan]), max_size=14),
-    lag=st.sampled_from([None, 90.0]),
-    changes=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9), NUMBERS, st.booleans()), max_size=4),
-    headers=st.lists(HEADERS, max_size=1),
-)
-def test_a_snapshot_with_any_numbers_is_refused_or_goes_on(rows, lag, changes, headers):
-    decoder = sg.StreamingDecoder("kdd2026-actigraphy", max_lag_seconds=lag)
-    for p in rows:
-        decoder.push(np.array([p, 1 - p]))
-
-    def forge(header, state):
-        header.update(headers)
-        for which, at, value, is_added in changes:
-            array = state[which] = state[which].copy()
-            with np.errstate(all="ignore"), contextlib.suppress(OverflowError, ValueError):
-                place = at % len(array)
-                array[place] = np.array(value + (array[place].item() if is_added else 0)).astype(array.dtype)
-
-    try:
-        again = sg.StreamingDecoder.restore(resealed(decoder.snapshot(), forge))
-        n_waiting = again.n_pending
-        assert n_waiting <= snapshot_module.MOST_PENDING
-        out = [*again.push([0.3, 0.7]), *again.push([math.nan, math.nan]), *again.finish()]
-    except InputError:
-        return
-    assert len(out) == n_waiting + 2
-
-
-@pytest.mark.parametrize("ending", ["push", "finish"])
-@pytest.mark.parametrize("which", [(0,), (0, 2, 3), (0, 1), (3,), (0, 3)])
-def test_a_snapshot_with_a_million_million_epochs_more_does_not_hang(which, ending):
-    decoder = sg.StreamingDecoder("kdd2026-actigraphy")
-    for p in (0.9, 0.9, 0.9, math.nan):
-        decoder.push([p, 1 - p])
-
-    def forge(_, state):
-        state[0] = state[0].copy()
-        state[0][list(which)] += 1 << 40
-
-    with pytest.raises(InputError, match=naming("state", "no stream can")):
-        again = sg.StreamingDecoder.restore(resealed(decoder.snapshot(), forge))
-        again.push([0.2, 0.8]) if ending == "push" else again.finish()
-
-
-@pytest.mark.parametrize(
-    ("forged", "pattern"),
-    [
-        ("text", "the snapshot is a str, expected bytes"),
-        (b"PK\x03\x04 something else", r"the snapshot begins with b'PK"),
-        (None, "the snapshot is a NoneType, expected bytes"),
-    ],
-)
-def test_what_is_no_snapshot_is_refused(forged, pattern):
-    with pytest.raises(InputError) as error:
-        sg.StreamingDecoder.restore(forged)
-    refusal(error, pattern)
-
-
-def test_another_version_and_a_broken_header_are_refused(snapshot):
-    def sealed(whole):
-        return whole + hashlib.sha256(whole).digest()
-
-    other = bytearray(snapshot[:-32])
-    other[8] = 2
-    with pytest.raises(InputError, match=naming("snapshot", 2, 1)):
-        sg.StreamingDecoder.restore(sealed(bytes(other)))
-    lengths = [json.dumps({"lengths": [n, 1, 3, 1, 1, 1]}).encode() for n in (1e9, 10**30)]
-    for text in (b"{", b"[]", b"{}", *lengths, b"[" * 100_000):
-        whole = snapshot_module._PREFIX.pack(snapshot_module.MAGIC, 1, len(text)) + text
-        with pytest.raises(InputError, match=naming("header cannot be", "read")):
-            sg.StreamingDecoder.restore(sealed(whole))
-
-
-def test_a_snapshot_holds_no_pickle(snapshot):
-    header, _ = snapshot_module.unpack(snapshot)
-    assert sg.Profile.from_dict(header["profile"]).name == "plain"
-    assert not snapshot.startswith(b"\x80")
-    assert b"stageguard." not in snapshot
+@pytest.mark.parametrize("wrong", ["text", b"PK", None, b"[]", b"{}", b'{"version": 1}'])
+def test_what_is_no_snapshot_is_refused(snapshot, wrong):
+    for given_bytes in (wrong, snapshot[:-1]):
+        with pytest.raises(InputError, match="snapshot"):
+            sg.StreamingDecoder.restore(given_bytes)
 
 
 PROFILES = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import json
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -22,15 +22,13 @@ from stageguard.errors import (
     message_of,
 )
 from stageguard.guard import inputs
-from stageguard.guard import snapshot as snapshot_module
 from stageguard.guard.decode import check_cohort
 from stageguard.guard.evidence import best_stages
 from stageguard.guard.kernels.reference_sums import Automaton
 from stageguard.guard.options import GuardOptions
 from stageguard.guard.posterior import EXACT_WINDOW
 from stageguard.guard.solver import NO_PATH, fixed_setting, solver_for
-from stageguard.guard.stream_clock import StreamClock
-from stageguard.guard.stream_paths import BAD_ROW, StreamPaths
+from stageguard.guard.stream_paths import BAD_ROW, StreamClock, StreamPaths
 from stageguard.night.hypnodensity import explain_bad_probabilities
 from stageguard.night.stages import UNSCORED_NAME
 from stageguard.profile.parts import STREAMED
@@ -38,6 +36,7 @@ from stageguard.profile.profile import Profile, as_profile
 
 _FLOAT64 = np.dtype(np.float64)
 _ENDLESS_EPOCHS = 1e15  # 30 million years of milliseconds
+_VERSION = 2  # of a snapshot
 _SLACK = 1e-9  # keeps 60 s / 0.1 s at 600 epochs
 
 
@@ -120,9 +119,6 @@ class StreamingDecoder:
         self.max_lag_seconds = None
         if max_lag_seconds is not None and max_lag_seconds != math.inf:
             self.max_lag_seconds = checks.number(max_lag_seconds, "max_lag_seconds", low=0.0)
-        self._limits = snapshot_module.Limits(
-            _most_bridged(self.epoch_seconds), _lag_epochs(self.max_lag_seconds, self.epoch_seconds)
-        )
         self.assumed = (*inputs.assumptions(self.profile, given), *_unlike_decode(by_rule, self.profile))
         self._names = (*self.profile.scheme.names, UNSCORED_NAME)  # label -1 is the last
         self._is_plain = stages is None and not logits and not log
@@ -216,52 +212,35 @@ class StreamingDecoder:
         return None if self._clock is None else self._clock.onset
 
     def snapshot(self) -> bytes:
-        """Return profile, options and state as bytes, with a version and a checksum."""
-        options = self._options
-        header = {
+        """Return profile, options and state as JSON."""
+        names = ("stages", "epoch_seconds", "cohort", "stager", "logits", "log")
+        options = {name: getattr(self._options, name) for name in names}
+        content = {
+            "version": _VERSION,
             "profile": self._given.to_dict(),
-            "profile_sha256": self._given.sha256,
-            "automaton_sha256": self._fingerprint(),
+            "options": options | {"stages": options["stages"] and list(options["stages"])},
             "max_lag_seconds": self.max_lag_seconds,
-            "stages": None if options.stages is None else list(options.stages),
-            "epoch_seconds": options.epoch_seconds,
-            "cohort": options.cohort,
-            "stager": options.stager,
-            "logits": options.logits,
-            "log": options.log,
             "choices": list(self._choices),
             "clock": None if self._clock is None else self._clock.state(),
+            "paths": [array.tolist() for array in self._stream.state()],
         }
-        return snapshot_module.pack(header, self._stream.state())
+        return json.dumps(content).encode()
 
     @classmethod
     def restore(cls, snapshot: bytes) -> StreamingDecoder:
         """Return a decoder that continues where `snapshot` was taken."""
-        header, state = snapshot_module.unpack(snapshot)
         try:
-            profile = Profile.from_dict(header["profile"])
-            keys = ("max_lag_seconds", "stages", "epoch_seconds", "cohort", "logits", "log")
-            decoder = cls(profile, stager=header.get("stager"), **{key: header[key] for key in keys})
-            expected = header["profile_sha256"], header["automaton_sha256"]
-            choices = [int(label) for label in header["choices"]]
-            clock = header["clock"]
-        except (StageGuardError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise InputError(f"the snapshot's profile or options cannot be used: {error}") from None
-        if expected != (profile.sha256, decoder._fingerprint()):
-            raise InputError(
-                "the snapshot's profile compiles to other states here than where it was made. Restore it "
-                "with the StageGuard that made it, or begin a new stream."
-            )
-        snapshot_module.check_state(state, decoder._tables[0], profile.scheme.n_stages, decoder._limits)
-        decoder._stream.restore(*state)
-        n_choices = decoder.n_pending if decoder._is_free else 0
-        if len(choices) != n_choices or not all(-1 <= label < profile.scheme.n_stages for label in choices):
-            raise InputError(
-                f"the snapshot holds {len(choices)} choices, expected {n_choices}. Begin a new stream."
-            )
-        decoder._choices.extend(choices)
-        if not decoder._restore_clock(clock):
-            raise InputError("the snapshot holds a clock that no stream can have. Begin a new stream.")
+            content = json.loads(snapshot)
+            if content["version"] != _VERSION:
+                raise InputError(f"it has version {content['version']}, expected {_VERSION}")
+            profile, limit = Profile.from_dict(content["profile"]), content["max_lag_seconds"]
+            decoder = cls(profile, max_lag_seconds=limit, **content["options"])
+            decoder._stream.restore(*map(np.array, content["paths"]))
+            decoder._choices.extend(content["choices"])
+            if decoder._clock is not None:
+                decoder._clock.restore(content["clock"], decoder.n_committed)
+        except (StageGuardError, KeyError, TypeError, ValueError, IndexError) as error:
+            raise InputError(f"the snapshot cannot be used: {error}. Begin a new stream.") from None
         return decoder
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -284,19 +263,10 @@ class StreamingDecoder:
             calibration.temperature if is_calibrated else 0.0,
             np.array(calibration.biases or nothing),
             np.array(self._log_weight or nothing),
-            self._limits.max_lag,
-            self._limits.most_bridged,
+            _lag_epochs(self.max_lag_seconds, self.epoch_seconds),
+            _most_bridged(self.epoch_seconds),
             self._clock,
         )
-
-    def _restore_clock(self, state: Any) -> bool:
-        """Restore the clock; return False for a state that it cannot be in."""
-        if self._clock is None:
-            return state is None
-        try:
-            return self._clock.restore(state, self.n_epochs, self.n_committed)
-        except (KeyError, TypeError, ValueError):
-            return False
 
     def _choice(self, row: Floats, quality: float) -> int:
         """Return the stage of an epoch that is decided by itself, -1 if its neighbours decide."""
@@ -311,10 +281,6 @@ class StreamingDecoder:
         """Return the choices of the epochs given out; epochs without evidence keep their label."""
         chosen = [(self._choices.popleft(), label) for label in labels]
         return tuple([choice if choice >= 0 and label >= 0 else label for choice, label in chosen])
-
-    def _fingerprint(self) -> str:
-        """Return a hash of the compiled states, whose order a snapshot relies on."""
-        return hashlib.sha256(b"".join(array.tobytes() for array in self._tables)).hexdigest()
 
     def _read(self, row: npt.ArrayLike) -> Floats:
         """Return a row in any other form as probabilities in the profile's order."""
