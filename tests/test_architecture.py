@@ -142,7 +142,7 @@ TAKEN_FROM_ABOVE = {
         *("report.guard_words:advice", "report.methods:night_methods", "report.night:night_report"),
     },
     "guard.explain": {"report.guard_words:change_words"},
-    "guard.inputs": {"formats.read:night_for"},
+    "guard.night": {"formats.read:night_for"},
     "guard.strength": {"report.guard_words:in_short", "report.guard_words:reason"},
 }
 

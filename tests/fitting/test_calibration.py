@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from stageguard.fitting import calibration as cal
-from stageguard.guard.evidence import log_probabilities
+from stageguard.guard.night import log_probabilities
 from stageguard.profile.parts import Calibration
 
 

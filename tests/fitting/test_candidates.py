@@ -13,7 +13,7 @@ from scored_nights import cohort
 from stageguard.fitting.candidates import ARGMAX, DEFAULT, Candidate, FitBase, candidates_for, learn
 from stageguard.fitting.fit import decode_by, split
 from stageguard.fitting.nights import fragmentation, read_nights
-from stageguard.guard.evidence import log_probabilities
+from stageguard.guard.night import log_probabilities
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.period import period_of
 from stageguard.night.stages import WNR3, StageScheme

@@ -11,7 +11,7 @@ from nights import decode
 from small import profile_of
 from stageguard.errors import InputError
 from stageguard.fitting.nights import read_nights
-from stageguard.guard.options import GuardOptions
+from stageguard.guard.night import GuardOptions
 from stageguard.profile.expert_shares import ExpertShares
 from stageguard.report.methods import settings
 

@@ -103,7 +103,7 @@ def explained_one_by_one(result):
             first, end = start + first, start + end
             known = night.evidence(setting.stage_nats)
             pins = {t: int(night.argmax[t]) for t in range(first, end)}
-            own = replace(night, quality=None, filled=None, clock=None, pins=pins, _base=known)
+            own = replace(night, quality=None, filled=None, clock=None, pins=pins, _logs=known)
             kept.append(solver.try_path(own, setting._replace(stage_nats=None)).score)
             before = score(hybrid[start:stop])
             hybrid[first:end] = result.hypnogram.labels[first:end]

@@ -9,7 +9,7 @@ import stageguard as sg
 from nights import decode
 from stageguard.errors import PinError
 from stageguard.guard.decode import decode_held
-from stageguard.guard.options import GuardOptions
+from stageguard.guard.night import GuardOptions
 
 
 def nights_of(profile: sg.Profile, rng: np.random.Generator):

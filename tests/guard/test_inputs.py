@@ -13,7 +13,7 @@ import stageguard as sg
 from messages import naming
 from small import night, profile_of, refusal
 from stageguard.errors import InputError, PinError, ProfileError, StageGuardWarning
-from stageguard.guard.options import GuardOptions
+from stageguard.guard.night import GuardOptions
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import stageguard as sg
 from cli_runner import Runner, error_line
 from messages import mentions
 from stageguard.errors import InputError, StageGuardWarning
-from stageguard.guard.inputs import LABELS_ALONE
+from stageguard.guard.night import LABELS_ALONE
 from stageguard.review.opening import ReviewRequest, open_night
 from stageguard.review.review import ReviewSession
 

@@ -16,7 +16,7 @@ from stageguard.errors import InputError
 from stageguard.guard.automaton import compile_automaton, weigh
 from stageguard.guard.clock import ClockRules
 from stageguard.guard.decode import decode_held
-from stageguard.guard.options import DEFAULTS
+from stageguard.guard.night import DEFAULTS
 from stageguard.guard.stream_paths import StreamClock
 from stageguard.night.period import lasting_sleeps
 

@@ -13,7 +13,7 @@ from click.exceptions import Exit
 from stageguard.cli.terminal import Console, Piece, count, one_line, print_error, print_json, progress
 from stageguard.formats.density import FileRemark
 from stageguard.formats.outputs import REVIEW_SENTENCE
-from stageguard.guard.inputs import UNSAID_TRAINING
+from stageguard.guard.night import UNSAID_TRAINING
 from stageguard.report.summary import RecordingFacts
 from stageguard.runner.executors import Cluster, executor_for
 from stageguard.runner.manifest import MOST_IN_FULL

@@ -45,7 +45,7 @@ from stageguard.fitting.judging import (
 from stageguard.fitting.nights import Kind, Nights, read_nights, with_confusions
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.options import GuardOptions, set_signature
+from stageguard.guard.night import GuardOptions, set_signature
 from stageguard.lazy import ShownInNotebooks
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram

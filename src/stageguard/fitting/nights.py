@@ -24,8 +24,7 @@ from stageguard.errors import (
     warn,
 )
 from stageguard.fitting.tune import MeasuredNight, measure
-from stageguard.guard import inputs
-from stageguard.guard.options import DEFAULTS, GuardOptions, per_night
+from stageguard.guard.night import DEFAULTS, GuardOptions, per_night, read_night
 from stageguard.measures.experts import consensus
 from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, SHORT_EPOCH_SECONDS
 from stageguard.night.align import on_epochs_of
@@ -185,7 +184,7 @@ def _density_of(
         rows = _rows(np.eye(base.scheme.n_stages), merged.labels)
         about = (base.scheme, given.epoch_seconds, given.start, given.scorer, given.assumed)
         return Hypnodensity(rows, *about, given.offset_seconds, "own"), merged.labels
-    night = inputs.read_night(given, base, options)
+    night = read_night(given, base, options)
     assumed += night.assumed
     density = Hypnodensity(
         night.probabilities,

@@ -17,9 +17,16 @@ import numpy.typing as npt
 from stageguard import checks
 from stageguard.arrays import Floats
 from stageguard.errors import InputError, StageGuardError, both_nights, message_of
-from stageguard.guard import inputs
-from stageguard.guard.evidence import Night, StagerFeatures, features_of, fragmentation_index
-from stageguard.guard.options import DEFAULTS, GuardOptions
+from stageguard.guard.night import (
+    DEFAULTS,
+    GuardOptions,
+    Night,
+    OneNight,
+    StagerFeatures,
+    features_of,
+    fragmentation_index,
+    is_batch,
+)
 from stageguard.profile.expert_shares import ShareRepair
 from stageguard.profile.known_stagers import Training
 from stageguard.profile.parts import Calibration
@@ -83,7 +90,7 @@ class Repair(NamedTuple):
 
 
 def tune(
-    densities: Sequence[inputs.OneNight],
+    densities: Sequence[OneNight],
     base: Profile | str,
     *,
     stager: str | None = None,
@@ -143,7 +150,7 @@ def tune(
     'The stager flickers'
     """
     base = as_profile(base)
-    if not inputs.is_batch(densities):
+    if not is_batch(densities):
         raise InputError(
             f"densities: got {checks.shown(densities)}, expected a list of {FEWEST_NIGHTS} nights or more."
         )
@@ -184,10 +191,10 @@ def check_base(base: Profile) -> StrengthRule:
     return base.strength
 
 
-def measure(density: inputs.OneNight, base: Profile, options: GuardOptions = DEFAULTS) -> MeasuredNight:
+def measure(density: OneNight, base: Profile, options: GuardOptions = DEFAULTS) -> MeasuredNight:
     """Return what tuning needs of a night."""
     base = replace(_unrepaired(base), stager=None, cohort=None)  # all nights are its own
-    return MeasuredNight.of(inputs.night_of(density, base, options), base)
+    return MeasuredNight.of(Night.read(density, base, options), base)
 
 
 def _unrepaired(base: Profile) -> Profile:

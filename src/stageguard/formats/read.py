@@ -34,7 +34,7 @@ from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.formats.raw_night import FileOptions, RawNight
 from stageguard.formats.sniffing import EDF, HEAD_BYTES, first_lines, integers, read_head, stranger
 from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
-from stageguard.guard.options import GuardOptions
+from stageguard.guard.night import GuardOptions
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import NO_PROBABILITIES, Hypnogram
 from stageguard.night.stages import SCHEMES, StageScheme, as_scheme, canonical_name

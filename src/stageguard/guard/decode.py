@@ -22,9 +22,7 @@ from stageguard.errors import (
 )
 from stageguard.guard.clock import MOST_PASSES, RemovedBout
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.evidence import Night
-from stageguard.guard.inputs import OneNight, is_batch, night_of
-from stageguard.guard.options import GuardOptions, OptionKeywords, takes_options
+from stageguard.guard.night import GuardOptions, Night, OneNight, OptionKeywords, is_batch, takes_options
 from stageguard.guard.solver import NO_PATH, NightCurve, NoPathError, Path, Solver, fixed_setting, solver_for
 from stageguard.guard.strength import Strength, overruled_pins, strength_of
 from stageguard.lazy import load
@@ -140,13 +138,13 @@ def for_each_night(
     Every night is read and checked before work on the first begins. Errors name the night of a list.
     """
     if not is_batch(density):
-        return [verb(night_of(density, profile, options))], False
+        return [verb(Night.read(density, profile, options))], False
     items = list(density)
     options_of = options.of_each_night(len(items))
     nights, results = list[Night](), list[Result]()
     try:
         for item, own in zip(items, options_of, strict=True):
-            nights.append(night_of(item, profile, own))
+            nights.append(Night.read(item, profile, own))
         for night in nights:
             results.append(verb(night))
     except StageGuardError as error:
@@ -261,7 +259,7 @@ def decode_held(density: OneNight, profile: Profile | str, options: GuardOptions
     only what follows from the pin itself, and not how strongly the rest of the night is constrained.
     """
     profile = profile_for(profile, options)
-    night = night_of(density, profile, options)
+    night = Night.read(density, profile, options)
     used = night.profile
     solver = solver_for(used, night.epoch_seconds)
     if used.strength is not None:

@@ -14,8 +14,7 @@ from stageguard.arrays import Labels, Mask
 from stageguard.files import write_text_atomic
 from stageguard.guard import kernels
 from stageguard.guard.clock import RemovedBout
-from stageguard.guard.evidence import ROUNDING, Night
-from stageguard.guard.inputs import assumptions
+from stageguard.guard.night import ROUNDING, Night, assumptions
 from stageguard.guard.solver import solver_for
 from stageguard.guard.strength import Strength, steered_by
 from stageguard.lazy import load

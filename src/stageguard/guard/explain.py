@@ -15,7 +15,7 @@ from stageguard.arrays import Floats, Indices, Labels, Mask
 from stageguard.errors import InputError
 from stageguard.guard.automaton import Durations, compile_tables, weigh
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.evidence import Night
+from stageguard.guard.night import Night
 from stageguard.guard.solver import Solver, solver_for
 from stageguard.lazy import load
 from stageguard.night.hypnodensity import FromLabels
@@ -322,7 +322,7 @@ def _ablations(result: Decoding) -> Iterator[Variant]:
     if setting.stage_nats is not None:
         yield "prior", solver, night, setting._replace(stage_nats=None)
     if night.calibration is not None:
-        yield "calibration", solver, replace(night, calibration=None, _base=None), setting
+        yield "calibration", solver, replace(night, calibration=None, _logs=None), setting
 
 
 def _single_rules(result: Decoding) -> Iterator[Variant]:

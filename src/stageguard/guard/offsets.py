@@ -23,7 +23,7 @@ from stageguard.arrays import Floats, Ints32, Labels
 from stageguard.errors import InputError
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.automaton import Automaton, Presleep, compile_automaton
-from stageguard.guard.evidence import Night
+from stageguard.guard.night import Night
 from stageguard.guard.solver import NO_PATH, Solver, prior_nats, solver_for
 from stageguard.profile.profile import Profile
 

@@ -18,8 +18,15 @@ from stageguard.errors import InputError, warn
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.decode import decode_night, for_each_night, profile_for
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.evidence import Night
-from stageguard.guard.inputs import OneNight, assumptions
+from stageguard.guard.night import (
+    GuardOptions,
+    Night,
+    OneNight,
+    OptionKeywords,
+    assumptions,
+    per_night,
+    takes_options,
+)
 from stageguard.guard.offsets import (
     N_FIXED,
     Streams,
@@ -29,7 +36,6 @@ from stageguard.guard.offsets import (
     smooth_night,
     streams_of,
 )
-from stageguard.guard.options import GuardOptions, OptionKeywords, per_night, takes_options
 from stageguard.guard.solver import Solver, fixed_setting, solver_for
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.profile.profile import Profile

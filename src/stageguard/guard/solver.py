@@ -21,7 +21,7 @@ from stageguard.arrays import PRODUCT_RANGE_NATS, Floats, Ints32, Labels
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.automaton import Tables, compile_automaton, compile_tables, weigh
 from stageguard.guard.clock import ClockRules
-from stageguard.guard.evidence import LOG_CLIP, Night, Spans, settle_ties
+from stageguard.guard.night import LOG_CLIP, Night, Spans, settle_ties
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules.rule import Nats, Point, Setting
 
@@ -259,7 +259,9 @@ class NightCurve:
 
     def __init__(self, profile: Profile, solver: Solver, night: Night) -> None:
         self._profile, self._solver, self._night = profile, solver, night
-        self._spans = night.spans_asleep()  # hours awake around the night must not count
+        first, stop = night.period  # hours awake around the night must not count; without sleep, all does
+        inside = [(max(begin, first), min(end, stop)) for begin, end in night.spans]
+        self._spans = night.spans if first == stop else tuple([each for each in inside if each[0] < each[1]])
         self.fi = night.fragmentation_index(night.own)
         self.ratio = solver.epoch_seconds / profile.epoch_seconds
         self.rem = profile.scheme.rem_index

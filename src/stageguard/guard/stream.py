@@ -21,11 +21,9 @@ from stageguard.errors import (
     StageGuardError,
     message_of,
 )
-from stageguard.guard import inputs
 from stageguard.guard.decode import check_cohort
-from stageguard.guard.evidence import best_stages
 from stageguard.guard.kernels.reference_sums import Automaton
-from stageguard.guard.options import GuardOptions
+from stageguard.guard.night import LONGEST_BRIDGE_SECONDS, GuardOptions, assumptions, best_stages, read_night
 from stageguard.guard.posterior import EXACT_WINDOW
 from stageguard.guard.solver import NO_PATH, fixed_setting, solver_for
 from stageguard.guard.stream_paths import BAD_ROW, StreamClock, StreamPaths
@@ -114,12 +112,12 @@ class StreamingDecoder:
         names = self.profile.scheme.names if stages is None else checks.stage_names(stages)
         self._n_columns = len(names)
         blank = np.zeros((1, self._n_columns))
-        given = inputs.read_night(blank, self.profile, self._options)
+        given = read_night(blank, self.profile, self._options)
         self.epoch_seconds = given.epoch_seconds
         self.max_lag_seconds = None
         if max_lag_seconds is not None and max_lag_seconds != math.inf:
             self.max_lag_seconds = checks.number(max_lag_seconds, "max_lag_seconds", low=0.0)
-        self.assumed = (*inputs.assumptions(self.profile, given), *_unlike_decode(by_rule, self.profile))
+        self.assumed = (*assumptions(self.profile, given), *_unlike_decode(by_rule, self.profile))
         self._names = (*self.profile.scheme.names, UNSCORED_NAME)  # label -1 is the last
         self._is_plain = stages is None and not logits and not log
         setting, solver = fixed_setting(self.profile), solver_for(self.profile, self.epoch_seconds)
@@ -305,7 +303,7 @@ class StreamingDecoder:
                 if odds is not None:
                     return odds
         try:
-            given = inputs.read_night(array[None], self.profile, self._options)
+            given = read_night(array[None], self.profile, self._options)
         except InputError as error:
             raise self._of_epoch(error) from None
         converted: Floats = given.probabilities[0]
@@ -358,8 +356,8 @@ def _lag_epochs(seconds: float | None, epoch_seconds: float) -> int:
 
 
 def _most_bridged(epoch_seconds: float) -> int:
-    """Return how many epochs without evidence are bridged, as in `inputs.cut`."""
-    longest = inputs.LONGEST_BRIDGE_SECONDS + 1e-9
+    """Return how many epochs without evidence are bridged, as in `night.cut`."""
+    longest = LONGEST_BRIDGE_SECONDS + 1e-9
     n = math.ceil(longest / epoch_seconds)
     while n * epoch_seconds > longest:
         n -= 1

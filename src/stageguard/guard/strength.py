@@ -11,7 +11,7 @@ import numpy as np
 
 from stageguard.arrays import Labels
 from stageguard.guard.clock import RemovedBout
-from stageguard.guard.evidence import Night
+from stageguard.guard.night import Night
 from stageguard.guard.solver import prior_nats
 from stageguard.lazy import load
 from stageguard.night.quantities import Steering

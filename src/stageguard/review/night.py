@@ -20,8 +20,7 @@ from stageguard.guard.automaton import minimum_epochs
 from stageguard.guard.decode import decode_held, decode_night, profile_for
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import in_bouts
-from stageguard.guard.inputs import night_of
-from stageguard.guard.options import GuardOptions
+from stageguard.guard.night import GuardOptions, Night
 from stageguard.guard.posterior import Posterior, posterior_like
 from stageguard.guard.strength import Strength
 from stageguard.measures.statistics import SleepStatistics, StatisticsOptions
@@ -282,10 +281,10 @@ def chosen_strength(night: NightUnderReview, settings: GuardSettings) -> ChosenS
             profile = profile_for(night.profile_for(settings), alone)
             try:
                 options = replace(alone, pins=pins or None)
-                first = decode_night(night_of(night.density, profile, options))
+                first = decode_night(Night.read(night.density, profile, options))
             except PinError:  # the profile does not allow these pins: its strength is that of the night alone
                 pins = {}
-                first = decode_night(night_of(night.density, profile, alone))
+                first = decode_night(Night.read(night.density, profile, alone))
         night._strengths[settings] = ChosenStrength(first.strength, pins)
     return night._strengths[settings]
 

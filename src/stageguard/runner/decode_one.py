@@ -22,8 +22,7 @@ from stageguard.formats.read import labels_options, parse_density, read_hypnogra
 from stageguard.formats.registry import is_for_stages_alone, is_own_table
 from stageguard.guard.decode import decode_held, decode_night, profile_for, warn_of_changes
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.inputs import night_of
-from stageguard.guard.options import GuardOptions
+from stageguard.guard.night import GuardOptions, Night
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.stages import SCHEMES
 from stageguard.night.timing import Moment, part_of, with_start
@@ -179,7 +178,7 @@ def decode_density(density: Hypnodensity, profile: Profile, options: DecodeOptio
         strength=options.strength,
     )
     used = profile_for(profile, own)
-    decoding = decode_night(night_of(density, used, own))
+    decoding = decode_night(Night.read(density, used, own))
     warn_of_changes([decoding])
     if is_held:
         now = replace(own, pins=options.pins, quality=options.quality)

@@ -10,7 +10,7 @@ from stageguard.errors import OVERWRITE, OutputExistsError
 from stageguard.files import make_folder
 from stageguard.fitting.tune import MeasuredNight, measure
 from stageguard.formats.raw_night import FileOptions
-from stageguard.guard.options import GuardOptions
+from stageguard.guard.night import GuardOptions
 from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import read_with, refuse_output
