@@ -141,9 +141,7 @@ def reference() -> dict[str, str]:
             summary = _summaries(found[name]).get(name, "")
             index.append(f"- [`{name}`][stageguard.{found[name]}.{name}]{summary}")
     index += ["", "## [Formats](formats.md)", "", "Files and objects that can be read and written."]
-    index += ["", "## [Keys of a profile](keys.md)", "", "Their defaults and meanings."]
-    pages |= {"reference/formats.md": formats_page(), "reference/keys.md": keys_page()}
-    return pages | {"reference/index.md": "\n".join(index) + "\n"}
+    return pages | {"reference/formats.md": formats_page(), "reference/index.md": "\n".join(index) + "\n"}
 
 
 FORMATS = """# Formats
@@ -175,16 +173,6 @@ def formats_page() -> str:
         missing = "all but the stages" if tuple(lost) == STAGES_ALONE else ", ".join(lost)
         lines.append(f"- {name} ({letters}): {title}" + (f"; without {missing}" if missing else ""))
     return "\n".join([FORMATS, *lines]) + "\n"
-
-
-def keys_page() -> str:
-    """Return the table of a profile's keys, with links as they are from pages in docs/."""
-    from stageguard.profile.schema import KEYS
-
-    rows = "\n".join(key.row for key in KEYS.values())
-    table = f"| key | default | meaning |\n|---|---|---|\n{rows}\n"
-    about = "[Choosing a profile](profiles.md) has an example, the strength rules and the clock."
-    return re.sub(r"\]\((?=[\w-]+\.md)", "](../", f"# Keys of a profile\n\n{about}\n\n{table}")
 
 
 @cache

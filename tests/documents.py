@@ -156,7 +156,7 @@ def documents(draw):
         "summary": draw(words),
         "intended_for": draw(words),
         "cohort": draw(names),
-        "not_for": draw(words | st.lists(cautions, max_size=3)),
+        "not_for": draw(st.lists(cautions, max_size=3)),
         "stay": draw(st.sampled_from(["self", "free"])),
         "ends": draw(st.sampled_from(["censored", "paper"])),
         "rare_probability": draw(st.floats(0, 1)),

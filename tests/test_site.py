@@ -15,7 +15,6 @@ import stageguard as sg
 from stageguard import nn
 from stageguard.formats.objects import OBJECTS
 from stageguard.formats.registry import formats
-from stageguard.profile.schema import KEYS
 
 pytest.importorskip("mkdocs", reason="the site is built by the extra docs")
 ROOT = Path(__file__).parents[1]
@@ -47,11 +46,6 @@ def test_every_format_is_in_the_reference(site):
     text = (site / "reference" / "formats.html").read_text("utf-8")
     assert [form.name for form in formats() if f"<code>{form.name}</code>" not in text] == []
     assert [kind.title for kind in OBJECTS if kind.title not in unescape(text)] == []
-
-
-def test_every_key_of_a_profile_is_in_the_reference(site):
-    text = (site / "reference" / "keys.html").read_text("utf-8")
-    assert [name for name in KEYS if f"<code>{name}</code>" not in text] == []
 
 
 def test_pages_fetch_nothing(site):

@@ -13,7 +13,8 @@ values back.
 Fields may be numbers, text, flags, literals, tuples, mappings from text, other such dataclasses, `Any` for
 plain TOML values, and unions of these with None. What several fields must fulfil together is checked by
 the class in ``__post_init__`` with an InputError. A class whose document is not a table of its fields has two
-methods: ``read_document(value, where)``, a class method, and ``to_document()``.
+methods: ``read_document(value, where)``, a class method, and ``to_document()``. Tuples and mappings marked
+`ByName` are tables with a value for each name of a list, such as the stages, that the document itself gives.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import lru_cache, partial
 from math import inf
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -35,6 +36,7 @@ from stageguard.errors import InputError
 from stageguard.files import file_error, read_file
 
 T = TypeVar("T")
+Names = Sequence[str]
 _CHECKS: Mapping[Any, Callable[[object, str], Any]] = {
     float: checks.number,
     int: checks.count,
@@ -53,62 +55,93 @@ class Range:
 
     def __call__(self, value: Any, where: str) -> Any:
         """Return the value, or raise an InputError with the bounds."""
-        size, what = (value, "a number") if isinstance(value, int | float) else (len(value), "a length")
+        is_number = isinstance(value, int | float)
+        size = value if is_number else len(value)
         if self.low <= size <= self.high and size > self.above:
             return value
         if self.low > -inf and self.high < inf:
             bounds = f"from {self.low:g} to {self.high:g}"
-        elif self.high < inf:
-            bounds = f"of at most {self.high:g}"
         else:
-            bounds = f"above {self.above:g}" if self.above > -inf else f"of at least {self.low:g}"
-        raise InputError(f"{where} is {checks.shown(value)}, expected {what} {bounds}.")
+            limits = {"above": self.above, "of at least": self.low, "of at most": self.high}
+            words = " and ".join(f"{limit} {n:g}" for limit, n in limits.items() if abs(n) < inf)
+            bounds = words.replace("and of", "and")
+        if is_number:
+            raise InputError(f"{where} is {checks.shown(value)}, expected a number {bounds}.")
+        raise InputError(f"{where} has a length of {size}, expected a length {bounds}.")
+
+
+@dataclass(frozen=True, slots=True)
+class ByName:
+    """Marks a tuple or mapping whose document is a table, with a value for each name that `read` gets."""
+
+    complete: bool = True  # else the table may leave names out, which are 0 in a tuple
+
+    def read(self, kind: Any, value: object, where: str, names: Names) -> Any:
+        """Return the values in the order of the names."""
+        table = checks.mapping(value, where, names)
+        for name in names:
+            if self.complete and name not in table:
+                raise InputError(f"key {name!r} is missing in {where}.")
+        item_kind, is_tuple = _item_kind(kind), get_origin(kind) is tuple
+        items = {
+            name: read(item_kind, table.get(name, 0.0), f"{where}.{name}", names)
+            for name in names
+            if is_tuple or name in table
+        }
+        return tuple(items.values()) if is_tuple else MappingProxyType(items)
 
 
 Positive = Annotated[float, Range(above=0)]
 NotNegative = Annotated[float, Range(low=0)]
 Share = Annotated[float, Range(0, 1)]
-Text = Annotated[str, Range(low=1)]  # not empty
+Text = Annotated[str, partial(checks.text, empty=False)]
 Count = Annotated[int, Range(low=1)]
 EpochSeconds = Annotated[float, Range(0.001, 86_400)]
 
 
-def read(kind: Any, value: object, where: str = "") -> Any:
+def read(kind: Any, value: object, where: str = "", names: Names = ()) -> Any:
     """Return a value of a document as `kind`; `where` is its place there, such as ``clock.weight``."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        result = (_read_whole if arguments[0] is int else partial(read, arguments[0]))(value, where)
-        for rule in arguments[1:]:  # functions of a value and its place that return the value, or refuse it
-            result = rule(result, where)
+        inner, *rules = arguments
+        by_name = next((rule for rule in rules if isinstance(rule, ByName)), None)
+        if by_name is not None:
+            result = by_name.read(inner, value, where, names)
+        else:
+            result = _read_whole(value, where) if inner is int else read(inner, value, where, names)
+        for rule in rules:  # functions of a value and its place that return the value, or refuse it
+            result = result if rule is by_name else rule(result, where)
         return result
     if origin in (Union, UnionType):
-        return _read_union(arguments, value, where)
+        return _read_union(arguments, value, where, names)
     if origin is Literal:
         return checks.choice(value, where, arguments)
     if origin is tuple:
         if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return checks.items(value, where, lambda item, at: read(arguments[0], item, at))
+            return checks.items(value, where, lambda item, at: read(arguments[0], item, at, names))
         if not isinstance(value, list | tuple) or len(value) != len(arguments):
             raise InputError(f"{where} is {checks.shown(value)}, expected a list of {len(arguments)} values.")
         return tuple(
-            read(each, item, f"{where}[{i}]")
+            read(each, item, f"{where}[{i}]", names)
             for i, (each, item) in enumerate(zip(arguments, value, strict=True))
         )
     if origin is Mapping:
         table = checks.mapping(value, where)
         return MappingProxyType(
-            {key: read(arguments[1], item, f"{where}.{key}") for key, item in table.items()}
+            {key: read(arguments[1], item, f"{where}.{key}", names) for key, item in table.items()}
         )
     if kind is Any:
         return _read_anything(value, where)
+    if isinstance(kind, type) and is_dataclass(kind) and isinstance(value, kind):
+        return value
     if hasattr(kind, "read_document"):
         return kind.read_document(value, where)
     if is_dataclass(kind):
-        return read_fields(cast(type, kind), value, where)
+        return read_fields(cast(type, kind), value, where, names)
     return _CHECKS[kind](value, where)
 
 
-def read_fields(kind: type[T], value: object, where: str = "") -> T:
+def read_fields(kind: type[T], value: object, where: str = "", names: Names = ()) -> T:
     """Return a dataclass from a table of its fields; an InputError names an unknown or missing key."""
     declared = _fields(kind)
     table = checks.mapping(value, where or "the document", declared)
@@ -116,7 +149,7 @@ def read_fields(kind: type[T], value: object, where: str = "") -> T:
     for name, (field, _) in declared.items():
         if name not in table and field.default is MISSING and field.default_factory is MISSING:
             raise InputError(f"key {name!r} is missing in {where or 'the document'}.")
-    values = {name: read(declared[name][1], item, prefix + name) for name, item in table.items()}
+    values = {name: read(declared[name][1], item, prefix + name, names) for name, item in table.items()}
     try:
         return kind(**values)
     except InputError as error:
@@ -131,20 +164,17 @@ def check_fields(value: Any) -> None:
 
 def plain(value: Any, *, defaults: bool = False) -> Any:
     """Return a dataclass as plain TOML or JSON values, without fields that are None or their default."""
-    if hasattr(value, "to_document"):
-        return value.to_document()
-    if is_dataclass(value):
-        kept = {name: (field, getattr(value, name)) for name, (field, _) in _fields(type(value)).items()}
-        return {
-            name: plain(item, defaults=defaults)
-            for name, (field, item) in kept.items()
-            if item is not None and (defaults or item != _default(field))
-        }
-    if isinstance(value, Mapping):
-        return {key: plain(item, defaults=defaults) for key, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [plain(item, defaults=defaults) for item in value]
-    return value
+    return _plain(value, type(value), defaults, ())
+
+
+def plain_fields(value: Any, *, defaults: bool = False, names: Names = ()) -> dict[str, Any]:
+    """Return the table of a dataclass's fields as `plain` does, also if the class has ``to_document``."""
+    kept = [(name, field, kind, getattr(value, name)) for name, (field, kind) in _fields(type(value)).items()]
+    return {
+        name: _plain(item, kind, defaults, names)
+        for name, field, kind, item in kept
+        if item is not None and (defaults or item != _default(field))
+    }
 
 
 def sha256_of(document: Mapping[str, Any]) -> str:
@@ -155,7 +185,12 @@ def sha256_of(document: Mapping[str, Any]) -> str:
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:
     """Return a TOML file (`what`: "a profile"); a missing file raises Python's own FileNotFoundError."""
-    data = read_file(path, "TOML")
+    try:
+        data = read_file(path, "TOML")
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise file_error(path, f"cannot be read: {error.strerror or error}.") from None
     if not data.strip():
         raise file_error(path, f"the file is empty, expected {what} in TOML.")
     try:
@@ -198,14 +233,38 @@ def _read_whole(value: object, where: str) -> int:
     return int(value)
 
 
-def _read_union(kinds: tuple[Any, ...], value: object, where: str) -> Any:
+def _item_kind(kind: Any) -> Any:
+    """Return what a tuple or mapping holds."""
+    arguments = get_args(kind)
+    return arguments[get_origin(kind) is Mapping] if arguments else Any
+
+
+def _plain(value: Any, kind: Any, defaults: bool, names: Names) -> Any:
+    if hasattr(value, "to_document"):
+        return value.to_document()
+    if is_dataclass(value):
+        return plain_fields(value, defaults=defaults, names=names)
+    if get_origin(kind) in (Union, UnionType):
+        kind = next(each for each in get_args(kind) if each is not NoneType)
+    kind, *rules = get_args(kind) if get_origin(kind) is Annotated else (kind,)
+    inside = _item_kind(kind)
+    if isinstance(value, Mapping):
+        return {key: _plain(item, inside, defaults, names) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        items = [_plain(item, inside, defaults, names) for item in value]
+        is_table = any(isinstance(rule, ByName) for rule in rules)
+        return dict(zip(names, items, strict=True)) if is_table else items
+    return value
+
+
+def _read_union(kinds: tuple[Any, ...], value: object, where: str, names: Names) -> Any:
     if value is None and NoneType in kinds:
         return None
     first_error: InputError | None = None
     for kind in kinds:
         if kind is not NoneType:
             try:
-                return read(kind, value, where)
+                return read(kind, value, where, names)
             except InputError as error:
                 first_error = first_error or error
     assert first_error is not None
@@ -219,8 +278,14 @@ def _read_anything(value: object, where: str) -> Any:
         return MappingProxyType({key: _read_anything(item, f"{where}.{key}") for key, item in table.items()})
     if isinstance(value, list | tuple):
         return checks.items(value, where, _read_anything)
-    if isinstance(value, bool | str):
+    if isinstance(value, bool):
         return value
-    if isinstance(value, int):
+    if isinstance(value, str):
+        return checks.text(value, where)
+    if isinstance(value, Integral):
         return int(value)
-    return checks.number(value, where)
+    if isinstance(value, Real):
+        return checks.number(value, where)
+    raise InputError(
+        f"{where} is {checks.shown(value)}, expected text, a number, true, false, a list or a table."
+    )

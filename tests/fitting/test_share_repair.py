@@ -12,7 +12,7 @@ from small import profile_of
 from stageguard.errors import InputError
 from stageguard.fitting.nights import read_nights
 from stageguard.guard.night import GuardOptions
-from stageguard.profile.expert_shares import ExpertShares
+from stageguard.profile.parts import ExpertShares
 from stageguard.report.methods import settings
 
 EXPERTS = {

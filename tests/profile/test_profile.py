@@ -6,7 +6,7 @@ import pytest
 
 import stageguard as sg
 from documents import FULL, MINIMAL, fields_of, profile_of
-from messages import mentions, naming
+from messages import naming
 from stageguard.errors import CohortError, InputError, ProfileError
 from stageguard.night.stages import WNR3
 from stageguard.profile.profile import Band, Calibration, Caution, FlipFlop, Profile, RarePair
@@ -149,13 +149,13 @@ def test_replace_of_the_scheme_takes_the_stages_away():
     assert own.scheme.names == ("W", "x")
     back = own.replace(scheme="wnr3", transitions=MINIMAL["transitions"])
     assert back == profile_of()
-    with pytest.raises(ProfileError, match=naming("'N'", "'aasm5'")):
+    with pytest.raises(ProfileError, match="unknown key 'N' in transitions"):
         profile_of().replace(scheme="aasm5")
 
 
 def test_pairs_given_without_a_probability_follow_the_default_one():
-    profile = profile_of(rare=[["W", "R"], ["R", "N", 0.001]]).replace(rare_probability=0.5)
-    assert profile.rare == (RarePair("W", "R", 0.5), RarePair("R", "N", 0.001))
+    profile = profile_of(rare=[["W", "R"], ["R", "N", 0.002]]).replace(rare_probability=0.5)
+    assert profile.rare == (RarePair("W", "R", 0.5), RarePair("R", "N", 0.002))
 
 
 def test_tvr_pairs_follow_the_rare_pairs_unless_given():
@@ -247,17 +247,6 @@ def test_hyphens_underscores_and_spaces_do_not_matter():
     assert profile.caution_for("rem_sleep behaviour").reason == "no"
 
 
-def test_plain_sentence_cautions_against_every_cohort_it_mentions():
-    profile = profile_of(not_for="Infants and people with narcolepsy.")
-    assert profile.not_for == (
-        Caution(cohort="", aliases=(), action="warn", reason="Infants and people with narcolepsy."),
-    )
-    assert profile.caution_for("Narcolepsy") == profile.not_for[0]
-    assert profile.caution_for("apnoea") is None
-    assert profile.caution_for("") is None
-    assert mentions(profile.to_dict()["not_for"], "Infants and people", "narcolepsy")
-
-
 def test_refusal_comes_before_a_warning():
     cautions = [
         {"cohort": "a", "reason": "1"},
@@ -298,7 +287,7 @@ def test_cohort_without_a_caution_has_none(said):
 
 
 def test_misspelt_cohort_is_refused_with_the_name():
-    with pytest.raises(CohortError, match=r"'narcolpesy' is unknown .* almost like 'narcolepsy'"):
+    with pytest.raises(CohortError, match=r"'narcolpesy' is unknown .* Did you mean 'narcolepsy'\?"):
         Profile.load("human-psg-5").caution_for("narcolpesy")
 
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from stageguard import documents
 from stageguard.fitting.candidates import ARGMAX, DEFAULT, SMOOTHING, Candidate, Lesson
 from stageguard.fitting.nights import Nights, confusion_shares
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.intervals import DEFAULT_LEVEL, by_person, coverage, errors, intervals, reported
 from stageguard.measures.statistics import FIRST_REM_SECONDS, sleep_statistics
 from stageguard.measures.validity import expert_bands
-from stageguard.profile.parts import words_of, write_rows
-from stageguard.schema import plain_table
+from stageguard.profile.parts import words_of
 from stageguard.version import __version__
 
 MODEL_DRAWS = 100
@@ -74,7 +74,9 @@ def fitted_document(
     is_of_labels = nights.nights[0].said is not None
     if is_of_labels and (chosen != DEFAULT or nights.nights[0].measured is None):
         unknown = {"refused": "only the confusions of its own stager are known."}
-        own = write_rows(confusion_shares(nights, nights.scheme.n_stages).tolist(), nights.scheme)
+        stages = nights.scheme.names
+        rows = confusion_shares(nights, len(stages)).tolist()
+        own = {said: dict(zip(stages, row, strict=True)) for said, row in zip(stages, rows, strict=True)}
         document["labels"] = base.to_dict().get("labels", unknown) | {"own": own}
     document["base"] = (base.base or base.for_nights_of(None, None)).to_dict()
     document["intervals"] = held_out_errors(nights, decoded) if decoded else None
@@ -91,7 +93,7 @@ def _described(lesson: Lesson, nights: Nights, names: Names) -> dict[str, Any]:
     bands = kept | dict(expert_bands([list(night.experts) for night in nights], base))
     return dict(names) | {
         "intended_for": f"Nights of {whom}, at epochs of {nights.epoch_seconds:g} s.",
-        "bands": {name: plain_table(band) for name, band in bands.items()},
+        "bands": {name: documents.plain(band) for name, band in bands.items()},
     }
 
 

@@ -27,9 +27,8 @@ from stageguard.guard.night import (
     fragmentation_index,
     is_batch,
 )
-from stageguard.profile.expert_shares import ShareRepair
 from stageguard.profile.known_stagers import Training
-from stageguard.profile.parts import Calibration
+from stageguard.profile.parts import Calibration, ShareRepair
 from stageguard.profile.profile import Profile, as_profile
 from stageguard.profile.rules.rule import StrengthRule
 from stageguard.profile.rules.target import FEWEST_NIGHTS, TargetRule

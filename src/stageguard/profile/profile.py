@@ -2,53 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from math import isnan
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from stageguard import checks
-from stageguard.arrays import Labels
-from stageguard.errors import (
-    Argument,
-    CohortError,
-    FileFormatError,
-    InputError,
-    Message,
-    ProfileError,
-    did_you_mean,
-)
+from stageguard import checks, documents
+from stageguard.arrays import DAY_SECONDS, Labels
+from stageguard.documents import ByName, NotNegative, Range, Share, Text
+from stageguard.errors import CohortError, FileFormatError, InputError, ProfileError, did_you_mean
+from stageguard.files import write_text_atomic
 from stageguard.lazy import ShownInNotebooks
 from stageguard.night.period import Period, period_of
-from stageguard.night.stages import StageScheme
-from stageguard.profile.expert_shares import ExpertShares, ShareRepair
+from stageguard.night.quantities import indicators_of
+from stageguard.night.stages import SCHEMES, StageScheme
 from stageguard.profile.parts import (
     Band,
     Calibration,
     Caution,
     Clock,
+    Durations,
+    ExpertShares,
     FlipFlop,
     Joint,
     LabelShares,
     PosteriorRules,
     RarePair,
+    Rows,
+    ShareRepair,
     StreamingRules,
+    Weight,
+    sums_to_one,
     words_of,
 )
 from stageguard.profile.rules.rule import StrengthRule
-from stageguard.profile.schema import KEYS, check_keys, check_together, document_of, parse_profile
-from stageguard.schema import Document, read_toml
 from stageguard.storage import location
 
+Made = TypeVar("Made")
 FOLDER = Path(__file__).with_name("builtin")
 
+_OWN_SCHEME = ("stages", "wake", "rem")  # keys of a profile with stages of its own, instead of `scheme`
 _EXCLUDES = {
     "transition_weight": ("strength",),
     "strength": ("transition_weight",),
-    "scheme": ("stages", "wake", "rem"),
+    "scheme": _OWN_SCHEME,
     "stages": ("scheme",),
+}
+# Keys that profiles had, and why they have them no more.
+_REMOVED = {
+    "estimators": "every statistic is counted on the decoded stages",
+    "fingerprint": "nights are known by the names of their stager and cohort",
+    "taught_by": "nights that a profile was fitted to are not recognised",
+}
+# Keys that do not change how nights are decoded; with another value, errors on scored nights stay valid.
+NOT_DECODING = {
+    *("name", "summary", "intended_for", "species", "reproduces_paper", "cohort", "stager", "not_for"),
+    *("tvr_pairs", "streaming", "posterior", "bands", "joint", "shares", "intervals", "base", "provenance"),
 }
 OFF = "off"  # the strength that switches the guard off
 _GUARD_OFF = dict.fromkeys(
@@ -59,82 +72,43 @@ _GUARD_OFF = dict.fromkeys(
 )
 
 
-_NONE: Mapping[str, Any] = MappingProxyType({})
+class _OfRare(tuple[tuple[str, str], ...]):
+    """Pairs that TVR counts because they are rare, and not because the document says so."""
+
+
+def _nothing() -> Mapping[str, Any]:
+    return MappingProxyType({})
+
+
+# What is read of the errors on scored nights; the other entries are of any form.
+_INTERVALS: Mapping[str, Any] = {
+    "errors": Mapping[str, tuple[Annotated[tuple[float, ...], Range(low=1)], ...]],  # one list per person
+    "coverage": Mapping[str, Share],
+    "model_coverage": Mapping[str, Share],
+    "n_nights": NotNegative,
+    "n_subjects": NotNegative,
+    "min_first_rem_seconds": Annotated[float, Range(0, DAY_SECONDS)],
+    "level_of_coverage": Share,
+}
+
+
+def _are_intervals(intervals: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    for key, value in intervals.items():
+        documents.read(_INTERVALS.get(key, Any), value, f"{where}.{key}")
+    return intervals
+
+
 # What a fitted profile keeps of itself on nights that its base decodes: whose it is, and from where.
 _IDENTITY = ("name", "summary", "intended_for", "cohort", "stager", "intervals", "base", "provenance")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class Profile(Document, ShownInNotebooks):
+class Profile(ShownInNotebooks):
     """Everything the decoder assumes about the sleep of a population.
 
-    A profile is made from a document with the keys of a profile file, every value of which is
-    checked: see `load` and `from_dict`. The constructor takes values that are checked already. A
-    profile cannot be changed; `replace` returns another one. Two profiles are equal when their
-    documents are.
-
-    Attributes
-    ----------
-    name, summary, intended_for : str
-        Its name, what it is, and for whom.
-    species : str
-        Whose sleep it is.
-    reproduces_paper : bool
-        Whether it repeats the published method.
-    cohort : str or None
-        The cohort it was fitted on, if it was fitted to one stager and cohort.
-    stager : str or None
-        The stager it was tuned or fitted to.
-    not_for : tuple of Caution
-        Cohorts it is not made for.
-    scheme : StageScheme
-        Stages; every tuple of numbers below is in its order.
-    epoch_seconds : float
-        Epoch length the transitions were counted at.
-    stay : {"self", "free"}
-        Whether another epoch in a stage scores the log of its self-transition, or 0.
-    ends : {"censored", "paper"}
-        Whether the first bout, cut by the recording, may be shorter than its minimum. The last always may.
-    transition_weight : float or None
-        How much transitions count relative to the evidence; None when `strength` sets it.
-    strength : StrengthRule or None
-        Rule that sets the weight per recording.
-    prior_exponent, prior : float, tuple of float or None
-        The evidence of a stage is lowered by `prior_exponent` times the log of its share in `prior`.
-    rare_probability, rare : float, tuple of RarePair
-        Discouraged switches, and their probability unless a pair has its own.
-    tvr_pairs : tuple of (str, str)
-        Switches that the transition violation rate counts.
-    min_bout_seconds : mapping of str to float
-        Shortest complete bout of the stages that have one.
-    flip_flop : FlipFlop
-        Cost of a quick return.
-    transitions : tuple of tuple of float
-        Probability per epoch from the row's stage to the column's, staying included.
-    calibration : Calibration
-        Temperature and biases applied to a stager's probabilities.
-    labels : LabelShares or None
-        What experts say where a stager says each stage, for stagers that give labels alone.
-    clock : Clock or None
-        Evidence for each stage from the time since sleep onset.
-    streaming : StreamingRules or None
-        Transition weights of recordings in progress, in place of the rule.
-    posterior : PosteriorRules or None
-        How far a stager may be wrong all night; None: posterior and draws act at the strength of the path.
-    durations : mapping of str to tuple of float
-        Probability of a bout of 1, 2, ... epochs; longer bouts keep the last hazard.
-    bands : mapping of str to Band
-        Range of each indicator over expert scorings.
-    joint : Joint or None
-        Indicators combined in one score, and how high it is on expert nights.
-    shares : ExpertShares or None
-        Shares of the stages in expert scorings, and the repair of the stager's.
-    intervals : mapping
-        Errors on scored nights, by statistic, from which intervals are made.
-    base : Profile or None
-        The profile it was fitted from, by which other cohorts and stagers are decoded.
-    provenance : mapping
-        Where the numbers come from.
+    Its fields are the keys of a profile file, which docs/profiles.md explains; tuples of numbers are in the
+    order of the stages. `load` and `from_dict` check every value. A profile cannot be changed; `replace`
+    returns another one. Two profiles are equal when their documents are.
 
     Examples
     --------
@@ -146,69 +120,96 @@ class Profile(Document, ShownInNotebooks):
     0.3
     """
 
-    name: str
-    summary: str
-    intended_for: str
-    species: str
-    reproduces_paper: bool
-    cohort: str | None
-    stager: str | None
-    not_for: tuple[Caution, ...]
-    scheme: StageScheme
-    epoch_seconds: float
-    stay: Literal["self", "free"]
-    ends: Literal["censored", "paper"]
-    transition_weight: float | None
-    strength: StrengthRule | None
-    prior_exponent: float
-    prior: tuple[float, ...] | None
-    rare_probability: float
-    rare: tuple[RarePair, ...] = field(init=False)
-    tvr_pairs: tuple[tuple[str, str], ...] = field(init=False)
-    min_bout_seconds: Mapping[str, float]
-    flip_flop: FlipFlop
-    transitions: tuple[tuple[float, ...], ...]
-    calibration: Calibration
-    labels: LabelShares | None
-    clock: Clock | None
-    streaming: StreamingRules | None
-    posterior: PosteriorRules | None
-    durations: Mapping[str, tuple[float, ...]]
-    bands: Mapping[str, Band]
-    joint: Joint | None
-    shares: ExpertShares | None
-    intervals: Mapping[str, Any]
-    base: Profile | None
-    provenance: Mapping[str, Any]
-    # as in the document: pairs may follow from another key, and replace() must know whether they do
-    _rare: tuple[tuple[Any, ...], ...]
-    _tvr_pairs: tuple[tuple[str, str], ...] | None
+    name: Text
+    summary: str = ""
+    intended_for: str = ""
+    species: Text = "human"
+    reproduces_paper: bool = False
+    cohort: Text | None = None  # that it was fitted on
+    stager: Text | None = None  # that it was tuned or fitted to
+    not_for: tuple[Caution, ...] = ()
+    scheme: StageScheme  # in the document: scheme, or stages, wake and rem
+    epoch_seconds: Annotated[float, Range(0.001, DAY_SECONDS)]  # at which the transitions were counted
+    stay: Literal["self", "free"] = "self"
+    ends: Literal["censored", "paper"] = "censored"
+    transition_weight: Weight | None = 1.0  # None when `strength` sets it
+    strength: StrengthRule | None = None
+    prior_exponent: NotNegative = 0.0
+    prior: Annotated[tuple[Annotated[float, Range(above=0, high=1)], ...], ByName(), sums_to_one] | None = (
+        None
+    )
+    rare_probability: Share = 0.001
+    rare: tuple[RarePair, ...] = ()
+    tvr_pairs: tuple[tuple[str, str], ...] = None  # type: ignore[assignment]  # by default those of `rare`
+    min_bout_seconds: Annotated[
+        Mapping[str, Annotated[float, Range(above=0, high=DAY_SECONDS)]], ByName(complete=False)
+    ] = field(default_factory=_nothing)
+    flip_flop: FlipFlop = field(default_factory=FlipFlop)
+    transitions: Rows
+    calibration: Calibration = field(default_factory=Calibration)
+    labels: LabelShares | None = None
+    clock: Clock | None = None
+    streaming: StreamingRules | None = None
+    posterior: PosteriorRules | None = None  # None: posterior and draws act at the strength of the path
+    durations: Annotated[Mapping[str, Durations], ByName(complete=False)] = field(default_factory=_nothing)
+    bands: Mapping[str, Band] = field(default_factory=_nothing)
+    joint: Joint | None = None
+    shares: ExpertShares | None = None
+    intervals: Annotated[Mapping[str, Any], _are_intervals] = field(default_factory=_nothing)
+    base: Profile | None = None  # that it was fitted from
+    provenance: Mapping[str, Any] = field(default_factory=_nothing)
     _cache: dict[Any, Any] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         """Fill in what follows from other values, and check what must fit together."""
         if self.strength is not None:
             object.__setattr__(self, "transition_weight", None)
-        pairs = tuple((source, target) for source, target, *_ in self._rare)
-        rare = tuple(RarePair(*pair[:2], *(*pair[2:], self.rare_probability)[:1]) for pair in self._rare)
+        rare = tuple(
+            replace(pair, probability=self.rare_probability) if isnan(pair.probability) else pair
+            for pair in self.rare
+        )
         object.__setattr__(self, "rare", rare)
-        object.__setattr__(self, "tvr_pairs", pairs if self._tvr_pairs is None else self._tvr_pairs)
-        check_together(self)
+        if isinstance(self.tvr_pairs, _OfRare | None):
+            object.__setattr__(self, "tvr_pairs", _OfRare(_ends(rare)))
+        _check_together(self)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, object]) -> Profile:
         """Return the profile that a mapping describes; its keys are those of a profile file."""
         try:
-            values = parse_profile(document)
-            if values["base"] is not None:
-                values["base"] = _base_of(values["base"], values["scheme"])
-            return cls(**values)
+            table = checks.mapping(document, "a profile")
+            _check_keys(table)
+            for one, others in _EXCLUDES.items():
+                for other in others:
+                    if one in table and other in table:
+                        raise InputError(f"keys {one!r} and {other!r} exclude each other. Keep one of them.")
+            scheme = _scheme_of(table)
+            values = {key: value for key, value in table.items() if key not in _OWN_SCHEME}
+            return documents.read_fields(cls, values | {"scheme": scheme}, names=scheme.names)
+        except InputError as error:
+            raise ProfileError(str(error)) from None
         except RecursionError:
             raise ProfileError("tables or lists are nested too deeply, expected a profile.") from None
+
+    @classmethod
+    def read_document(cls, value: Any, where: str) -> Profile:
+        """Return the profile that is part of another document."""
+        try:
+            return cls.from_dict(value)
+        except ProfileError as error:
+            raise InputError(f"{where}: {error}") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as the document, without anything compiled."""
         return Profile.from_dict, (self.to_dict(),)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by document."""
+        return self.sha256 == other.sha256 if isinstance(other, Profile) else NotImplemented
+
+    def __hash__(self) -> int:
+        """Hash by document."""
+        return hash(self.sha256)
 
     @classmethod
     def load(cls, name_or_path: str | Path) -> Profile:
@@ -236,7 +237,37 @@ class Profile(Document, ShownInNotebooks):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document: plain TOML types in the order of a profile file, defaults left out."""
-        return document_of(self)
+        document: dict[str, Any] = {}
+        for key, value in documents.plain_fields(self, names=self.scheme.names).items():
+            if key == "scheme" and self.scheme not in SCHEMES.values():
+                roles = {"wake": self.scheme.wake, "rem": self.scheme.rem}
+                document["stages"] = list(self.scheme.names)
+                document |= {role: stage for role, stage in roles.items() if stage is not None}
+            elif key == "scheme":
+                document[key] = self.scheme.name
+            elif key == "rare":
+                document[key] = [_document_of(pair, self.rare_probability) for pair in self.rare]
+            elif not isinstance(self.tvr_pairs, _OfRare) or key != "tvr_pairs":
+                document[key] = value
+        return document
+
+    to_document = to_dict
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the document as a TOML file that `load` reads back exactly."""
+        write_text_atomic(path, documents.toml_text(self.to_dict()), overwrite=overwrite)
+
+    @property
+    def sha256(self) -> str:
+        """Hexadecimal SHA-256 of the document, the same however it is formatted."""
+        return self._once("sha256", lambda: documents.sha256_of(self.to_dict()))
+
+    def _once(self, key: Hashable, make: Callable[..., Made], *arguments: Any) -> Made:
+        """Return the result of `make`, which only the first call with this key runs."""
+        if key not in self._cache:
+            self._cache[key] = make(*arguments)
+        made: Made = self._cache[key]
+        return made
 
     def replace(self, **changes: object) -> Profile:
         """Return a profile with some keys of its document changed; None resets a key to its default.
@@ -245,7 +276,10 @@ class Profile(Document, ShownInNotebooks):
         ``stages`` do. A change of how nights are decoded drops ``intervals``, whose errors were measured
         on nights decoded otherwise, unless ``intervals`` is among the changes.
         """
-        check_keys(changes)
+        try:
+            _check_keys(changes)
+        except InputError as error:
+            raise ProfileError(str(error)) from None
         document = self.to_dict()
         for key in changes:
             for excluded in _EXCLUDES.get(key, ()):
@@ -260,8 +294,7 @@ class Profile(Document, ShownInNotebooks):
         """Return the caution against a cohort, refusals first, or None.
 
         A cohort is matched by its words, ignoring case: "narcolepsy type 1" is narcolepsy. A misspelt cohort
-        is an error, since it must not pass as an unknown one. A caution that is a plain sentence concerns
-        every cohort it mentions.
+        is an error, since it must not pass as an unknown one.
         """
         wanted = words_of(checks.text(cohort, "cohort"))
         cautions = [caution for caution in self.not_for if caution.concerns(wanted)]
@@ -272,7 +305,7 @@ class Profile(Document, ShownInNotebooks):
     def _refuse_misspelt(self, cohort: str, wanted: tuple[str, ...]) -> None:
         from difflib import get_close_matches  # loaded where a cohort is named
 
-        known = {name for caution in self.not_for for name in (caution.cohort, *caution.aliases) if name}
+        known = {name for caution in self.not_for for name in (caution.cohort, *caution.aliases)}
         # of names that share a word, the shortest comes last and is kept
         names = sorted(known, key=len, reverse=True)
         words = {word: name for name in names for word in words_of(name) if len(word) >= 6}
@@ -280,8 +313,7 @@ class Profile(Document, ShownInNotebooks):
             near = get_close_matches(word, words, n=1, cutoff=0.85) if word not in words else []
             if near:
                 raise CohortError(
-                    f"cohort {cohort!r} is unknown to profile {self.name!r}, but spelt almost like "
-                    f"{words[near[0]]!r}, which it cautions against. Say that, if it is meant."
+                    f"cohort {cohort!r} is unknown to profile {self.name!r}. Did you mean {words[near[0]]!r}?"
                 )
 
     def is_for(self, stager: str | None, cohort: str | None) -> bool:
@@ -337,7 +369,7 @@ class Profile(Document, ShownInNotebooks):
         else:
             strength = checks.number(strength, "strength", low=0, high=1000)
             changes = {"transition_weight": strength}
-        base = None if self.base is None else self.base.at_strength(strength).to_dict()
+        base = None if self.base is None else self.base.at_strength(strength)
         return self._once(f"strength {strength!r}", lambda: self.replace(**changes, base=base))
 
     def for_streaming(self, flickers: bool | None = None) -> Profile:
@@ -349,18 +381,12 @@ class Profile(Document, ShownInNotebooks):
         ----------
         flickers : bool, optional
             Whether the stager flickers: whether its argmax is much more fragmented than experts' scorings on
-            most nights, as that of stagers that see one epoch at a time. One that does not needs no
-            smoothing. By default what `tune` found out, else that it is unknown.
+            most nights. By default what `tune` found out, else that it is unknown.
 
         Returns
         -------
         Profile
             The profile with the weight of its key ``streaming``; `decode` takes it as well.
-
-        Raises
-        ------
-        ProfileError
-            Its strength follows a rule, and it has no weight for streams.
 
         Examples
         --------
@@ -370,24 +396,18 @@ class Profile(Document, ShownInNotebooks):
         """
         if flickers is not None:
             checks.flag(flickers, "flickers")
-        rule, streaming = self.strength, self.streaming
-        if rule is None:
+        if self.strength is None:
             return self
-        if streaming is None:
+        if self.streaming is None:
             raise ProfileError(
-                Message(
-                    f"profile {self.name!r} sets its strength per recording ({rule.rule!r}), which needs the "
-                    "whole night, and has no key 'streaming', the weight for recordings in progress. Add it, "
-                    "take a profile that has it, such as human-psg-5, or give a weight: ",
-                    Argument("transition_weight", 0.1, "profile.replace(transition_weight=0.1)"),
-                    ".",
-                )
+                f"profile {self.name!r} sets its strength per recording ({self.strength.rule!r}), which "
+                "needs the whole night, and has no key 'streaming', the weight for recordings in "
+                "progress. Add it, or give a weight: profile.replace(transition_weight=0.1)."
             )
-        changes: dict[str, object] = {
-            "transition_weight": streaming.weight_for(rule.flickers if flickers is None else flickers)
-        }
+        weight = self.streaming.weight_for(self.strength.flickers if flickers is None else flickers)
+        changes: dict[str, object] = {"transition_weight": weight}
         if self.base is not None and self.base.streaming is not None:
-            changes["base"] = self.base.for_streaming(flickers).to_dict()
+            changes["base"] = self.base.for_streaming(flickers)
         return self._once(f"streaming {flickers!r}", lambda: self.replace(**changes))
 
     def for_nights_of(self, stager: str | None, cohort: str | None) -> Profile:
@@ -451,27 +471,14 @@ def _built_in(name: str) -> Profile | None:
 
 def _from_file(path: Path) -> Profile:
     try:
-        return Profile.from_dict(read_toml(path, "a profile"))
-    except FileFormatError as error:
-        raise ProfileError(f"{path}: {error.reason}") from None
+        return Profile.from_dict(documents.read_toml(path, "a profile"))
     except FileNotFoundError:
-        raise ProfileError(
-            f"{path}: no such file. Give a built-in name or the path of a .toml file."
-        ) from None
+        reason = "no such file. Give a built-in name or the path of a .toml file."
+    except FileFormatError as error:
+        reason = error.reason
     except ProfileError as error:
-        raise ProfileError(f"{path}: {error}") from None
-
-
-def _base_of(document: Mapping[str, object], scheme: StageScheme) -> Profile:
-    """Return the profile that another one was fitted from."""
-    try:
-        base = Profile.from_dict(document)
-    except ProfileError as error:
-        raise ProfileError(f"base: {error}") from None
-    if base.scheme != scheme or base.base is not None:
-        wrong = "has a base itself" if base.base is not None else f"is in {base.scheme.name}"
-        raise ProfileError(f"base {wrong}, expected a profile in {scheme.name} without a base.")
-    return base
+        reason = str(error)
+    raise ProfileError(f"{path}: {reason}")
 
 
 def _is_file(path: Path) -> bool:
@@ -481,6 +488,100 @@ def _is_file(path: Path) -> bool:
         return False
 
 
+def _check_keys(given: Mapping[str, object]) -> None:
+    """Refuse the first key that profiles do not have, with the nearest one they have."""
+    for key, why in _REMOVED.items():
+        if key in given:
+            raise InputError(f"key {key!r} was removed from profiles: {why}. Delete the key.")
+    known = [each.name for each in dataclasses.fields(Profile) if each.init]
+    checks.known_keys(given, "a profile", [*known, *_OWN_SCHEME])
+
+
+def _scheme_of(table: Mapping[str, Any]) -> StageScheme:
+    """Return the standard scheme of a document, or the one of its own stages."""
+    if "stages" in table:
+        names = documents.read(tuple[str, ...], table["stages"], "stages")
+        try:
+            return StageScheme.custom(names, table.get("wake"), table.get("rem"))
+        except InputError as error:
+            raise InputError(f"stages: {error}") from None
+    if "scheme" not in table:
+        raise InputError("key 'scheme' (or 'stages') is missing.")
+    return SCHEMES[checks.choice(table["scheme"], "scheme", SCHEMES)]
+
+
+def _ends(rare: tuple[RarePair, ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((pair.source, pair.target) for pair in rare)
+
+
+def _document_of(pair: RarePair, usual: float) -> list[Any]:
+    return [pair.source, pair.target, *([] if pair.probability == usual else [pair.probability])]
+
+
+def _check_together(profile: Profile) -> None:
+    """Check what concerns several keys, and names of stages and indicators."""
+    scheme, strength = profile.scheme, profile.strength
+    if profile.transition_weight is None and strength is None:
+        raise ProfileError("transition_weight is None, expected a number, or a rule as strength.")
+    if profile.prior_exponent and profile.prior is None:
+        raise ProfileError(
+            "prior_exponent is given, but prior is not. Add the stage shares as prior, or drop it."
+        )
+    if profile.prior_exponent and strength is not None and strength.lifts:
+        raise ProfileError(
+            f"prior_exponent and strength.rule = {strength.rule!r} exclude each other: {strength.rule} sets "
+            "it per recording."
+        )
+    if profile.clock is not None and profile.species != "human":
+        raise ProfileError(
+            f"clock and species = {profile.species!r} exclude each other: the clock counts from the "
+            "sleep onset of a person's night, and animals sleep around the clock. Drop it."
+        )
+    for key in ("clock", "posterior"):
+        if getattr(profile, key) is not None and scheme.wake is None:
+            raise ProfileError(
+                f"{key} needs to know sleep onset, expected a stage that is wake. Name it: wake."
+            )
+    for stage in profile.durations:
+        row = profile.transitions[scheme.names.index(stage)]
+        if not any(p for name, p in zip(scheme.names, row, strict=True) if name != stage):
+            raise ProfileError(
+                f"durations.{stage} says how bouts end, but transitions.{stage} has no way out of it."
+            )
+    try:
+        for key, pairs in (("rare", _ends(profile.rare)), ("tvr_pairs", profile.tvr_pairs)):
+            _check_pairs(pairs, key, scheme)
+        for key, table in (
+            ("bands", profile.bands),
+            ("joint.indicators", profile.joint and profile.joint.indicators),
+        ):
+            checks.known_keys(table or (), key, indicators_of(scheme.names))
+    except InputError as error:
+        raise ProfileError(str(error)) from None
+    for key in ("shares", "own"):
+        for name, shares in zip(scheme.names, getattr(profile.labels, key, None) or (), strict=False):
+            said = shares[scheme.names.index(name)]
+            if sorted(shares)[-2] >= said:
+                raise ProfileError(
+                    f"labels.{key}.{name} has {said:g} for {name} and {max(shares):g} for another stage, "
+                    "expected most for the stage that is said."
+                )
+    base = profile.base
+    if base is not None and (base.scheme != scheme or base.base is not None):
+        wrong = "has a base itself" if base.base is not None else f"is in {base.scheme.name}"
+        raise ProfileError(f"base {wrong}, expected a profile in {scheme.name} without a base.")
+
+
+def _check_pairs(pairs: tuple[tuple[str, str], ...], key: str, scheme: StageScheme) -> None:
+    for index, (source, target) in enumerate(pairs):
+        for stage in (source, target):
+            checks.choice(stage, f"{key}[{index}]", scheme.names)
+        if source == target:
+            raise InputError(f"{key}[{index}] goes from {source!r} to itself, expected two different stages.")
+        if (source, target) in pairs[:index]:
+            raise InputError(f"{key} lists {source} -> {target} twice. Keep one of them.")
+
+
 def _decodes_alike(one: Profile, other: Profile) -> bool:
     a, b = one.to_dict(), other.to_dict()
-    return all(a.get(name) == b.get(name) for name, key in KEYS.items() if key.decodes)
+    return all(a.get(key) == b.get(key) for key in {*a, *b} - NOT_DECODING)

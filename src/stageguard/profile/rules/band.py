@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from stageguard import schema
+from stageguard.documents import Range, Share
 from stageguard.profile.rules.rule import (
     UNTOUCHED,
     Choice,
@@ -30,9 +29,9 @@ class BandRule(StrengthRule):
     rule: ClassVar[str] = "band"
     lifts: ClassVar[bool] = True
 
-    floor: float = schema.number(0.5, low=0, high=1)
-    cap: float = schema.number(2.0, low=1, high=inf)
-    lift: bool | None = schema.flag(None)
+    floor: Share = 0.5
+    cap: Annotated[float, Range(low=1)] = 2.0
+    lift: bool | None = None
 
     def choose(self, curve: Curve) -> Choice:
         """Return the setting for a night, and why."""

@@ -6,12 +6,13 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from stageguard import schema
+from stageguard.documents import Share
 from stageguard.profile.rules.rule import (
     TRANSITION_WEIGHTS,
     UNTOUCHED,
     Choice,
     Curve,
+    Index,
     Setting,
     StrengthRule,
     aim_for,
@@ -28,8 +29,8 @@ class MatchRule(StrengthRule):
 
     rule: ClassVar[str] = "match"
 
-    stager_fi: float | None = schema.number(None, positive=True, high=1)
-    exponent: float = schema.number(0.5, low=0, high=1)
+    stager_fi: Index | None = None
+    exponent: Share = 0.5
 
     def choose(self, curve: Curve) -> Choice:
         """Return the setting for a night, and why."""

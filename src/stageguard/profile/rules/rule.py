@@ -11,13 +11,16 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from stageguard import schema
+from stageguard import checks, documents
 from stageguard.arrays import Floats
+from stageguard.documents import Range
+from stageguard.errors import InputError
 
+Index = Annotated[float, Range(above=0, high=1)]  # of fragmentation
 Nats = tuple[float, ...] | None  # added to the evidence of each stage
 Step = Literal["fixed", "lowered", "raised", "raised then lowered", "untouched", "hard", "nearest"]
 Lifting = Literal["off", "unasked", "tried"]
@@ -104,7 +107,21 @@ class StrengthRule:
     rule: ClassVar[str]
     lifts: ClassVar[bool] = False  # whether it may lift minority stages, and so sets the prior's exponent
 
-    fi_target: float = schema.number(positive=True, high=1)  # the experts' index at the profile's epochs
+    fi_target: Index  # the experts' index at the profile's epochs
+
+    @classmethod
+    def read_document(cls, value: object, where: str) -> StrengthRule:
+        """Return the rule that a table names."""
+        table = dict(checks.mapping(value, where))
+        rules = {rule.rule: rule for rule in StrengthRule.__subclasses__()}
+        if "rule" not in table:
+            raise InputError(f"key 'rule' is missing in {where}.")
+        name = checks.choice(table.pop("rule"), f"{where}.rule", rules)
+        return documents.read_fields(rules[name], table, where)
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the table of the rule without defaults."""
+        return {"rule": self.rule, **documents.plain_fields(self)}
 
     @abstractmethod
     def choose(self, curve: Curve) -> Choice:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from math import inf
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from stageguard import schema
+from stageguard.documents import Range, Share
 from stageguard.profile.rules.rule import (
     TRANSITION_WEIGHTS,
     UNTOUCHED,
     Choice,
     Curve,
+    Index,
     Nats,
     Setting,
     StrengthRule,
@@ -51,13 +51,13 @@ class TargetRule(StrengthRule):
     rule: ClassVar[str] = "target"
     lifts: ClassVar[bool] = True
 
-    floor: float = schema.number(0.5, low=0, high=1)
-    lift: bool | None = schema.flag(None)
-    act_above: float = schema.number(1.5, low=1, high=inf)
-    soft: float = schema.number(0.6, low=0, high=inf)
-    stager_fi: float | None = schema.number(None, positive=True, high=1)
-    exponent: float = schema.number(0.5, low=0, high=1)
-    typical: float | None = schema.number(None, low=1, high=inf)
+    floor: Share = 0.5
+    lift: bool | None = None
+    act_above: Annotated[float, Range(low=1)] = 1.5
+    soft: Annotated[float, Range(low=0)] = 0.6
+    stager_fi: Index | None = None
+    exponent: Share = 0.5
+    typical: Annotated[float, Range(low=1)] | None = None
 
     def choose(self, curve: Curve) -> Choice:
         """Return the setting for a night, and why."""
