@@ -7,6 +7,7 @@ import inspect
 import pickle
 import typing
 import warnings
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ def public_functions():
             for method in vars(found):
                 if not method.startswith("_") and method not in OF_SKLEARN:
                     value = getattr(found, method)
-                    if inspect.isroutine(value):
+                    if inspect.isroutine(value) and not isinstance(value, cached_property):
                         yield f"{name}.{method}", value
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ CITATION = (
 MANY_CHANGES, MANY_OF_A_FLICKERING_NIGHT = 0.10, 0.25
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Decoding(ComparedByValue, ExportableStages):
     """One decoded night.
 
@@ -48,37 +49,9 @@ class Decoding(ComparedByValue, ExportableStages):
     hypnogram : Hypnogram
         The decoded stages; -1 where there is no evidence for more than five minutes.
     profile : Profile
-        The profile it was decoded with.
+        The profile that decoded it.
     strength : Strength
         How strongly the profile acted, and why.
-    assumed : tuple of str
-        What had to be assumed about the input.
-    cohort, stager, trained : str or None
-        As the caller passed them.
-    is_foreign : bool
-        Whether the night is of another stager or cohort than the profile's, or of one that is not named where
-        the profile names one: then the profile's `base` decoded it; see `Profile.for_nights_of`.
-    source : str or None
-        Where the probabilities came from.
-    from_labels : {"typical", "own"} or None
-        None if there were probabilities. Else the stager gave labels alone, and what experts say where
-        stagers ("typical") or this stager ("own") give them was decoded.
-    epoch_seconds : float
-        Epoch length.
-    period : tuple of int
-        First epoch of the sleep period, and the epoch after it: what the rules and indicators measure. Under
-        a profile that measures whole recordings it is the recording.
-    argmax : array of int8
-        The stager's own choice per epoch, -1 where it gave none.
-    changed, changed_share : array of bool, float
-        Epochs whose stage is less likely than the stager's own choice, or missing, and their share of the
-        epochs with one. An epoch between equally likely stages is undecided: any of them is no change.
-    n_scored, n_changed : int
-        Number of epochs with a choice of the stager's, and how many of them got another stage.
-    many_changes : float
-        The share of changed epochs beyond which a person should look at this night before using it.
-    removed_bouts : tuple of RemovedBout
-        Bouts of early REM that the stager saw and of which three minutes or more are gone.
     """
 
     hypnogram: Hypnogram
@@ -87,59 +60,101 @@ class Decoding(ComparedByValue, ExportableStages):
     night: Night  # with the clock it was decoded with
     setting: Setting
     _score: float | None = None  # of the path; None if every epoch was decided by itself
-    cohort: str | None = field(init=False)
-    stager: str | None = field(init=False)
-    is_foreign: bool = field(init=False)
-    trained: Training | None = field(init=False)
-    source: str | None = field(init=False)
-    from_labels: FromLabels | None = field(init=False)
-    epoch_seconds: float = field(init=False)
-    period: Period = field(init=False)
-    argmax: Labels = field(init=False)
-    changed: Mask = field(init=False)
-    n_scored: int = field(init=False)
-    n_changed: int = field(init=False)
-    changed_share: float = field(init=False)
-    many_changes: float = field(init=False)
-    removed_bouts: tuple[RemovedBout, ...] = field(init=False)
     _changed_by: dict[str, int] = field(
-        init=False, default_factory=dict, compare=False
+        init=False, default_factory=dict, compare=False, repr=False
     )  # cache of `changes_by_cause`
 
-    def __post_init__(self) -> None:
-        """Fill in what follows from the night and its strength."""
-        night, strength, put = self.night, self.strength, object.__setattr__
-        argmax = night.argmax.view()
+    @property
+    def cohort(self) -> str | None:
+        """The cohort that the caller named."""
+        return self.night.options.cohort
+
+    @property
+    def stager(self) -> str | None:
+        """The stager that the caller named."""
+        return self.night.options.stager
+
+    @property
+    def trained(self) -> Training | None:
+        """How the stager was trained, as the caller said or as is known of its files."""
+        return self.night.options.trained
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether stager or cohort are not those that the profile names: see `Profile.for_nights_of`."""
+        return not self.profile.is_for(self.stager, self.cohort)
+
+    @property
+    def source(self) -> str | None:
+        """Where the probabilities came from."""
+        return self.night.source
+
+    @property
+    def from_labels(self) -> FromLabels | None:
+        """Which confusions stood for labels, "typical" or the stager's "own"; None for probabilities."""
+        return self.night.from_labels
+
+    @property
+    def epoch_seconds(self) -> float:
+        """Epoch length."""
+        return self.night.epoch_seconds
+
+    @property
+    def period(self) -> Period:
+        """First epoch of the sleep period, and the epoch after it: what rules and indicators measure."""
+        return self.night.period
+
+    @cached_property
+    def argmax(self) -> Labels:
+        """The stager's own choice per epoch, -1 where it gave none."""
+        argmax = self.night.argmax.view()
         argmax.flags.writeable = False
-        is_scored = argmax >= 0
-        changed = (self.hypnogram.labels != argmax) & is_scored
+        return argmax
+
+    @cached_property
+    def changed(self) -> Mask:
+        """Epochs whose stage is less likely than the stager's own choice, or missing.
+
+        An epoch between equally likely stages is undecided: any of them is no change.
+        """
+        labels, probabilities = self.hypnogram.labels, self.night.probabilities
+        changed: Mask = (labels != self.argmax) & (self.argmax >= 0)
         rows = np.flatnonzero(changed)  # of equally likely stages argmax is the first, and no choice
-        chosen, kept = night.probabilities[rows, argmax[rows]], self.hypnogram.labels[rows]
-        changed[rows] = (kept < 0) | (night.probabilities[rows, kept] < chosen - ROUNDING)
-        flickers = (strength.rule, strength.step) == ("target", "lowered")
-        put(self, "cohort", night.options.cohort)
-        put(self, "stager", night.options.stager)
-        put(self, "is_foreign", not self.profile.is_for(self.stager, self.cohort))
-        put(self, "trained", night.options.trained)
-        put(self, "source", night.source)
-        put(self, "from_labels", night.from_labels)
-        put(self, "epoch_seconds", night.epoch_seconds)
-        put(self, "period", night.period)
-        put(self, "argmax", argmax)
-        put(self, "changed", changed)
-        put(self, "n_scored", int(np.count_nonzero(is_scored)))
-        put(self, "n_changed", int(np.count_nonzero(changed)))
-        put(self, "changed_share", self.n_changed / max(1, self.n_scored))
-        put(self, "many_changes", MANY_OF_A_FLICKERING_NIGHT if flickers else MANY_CHANGES)
-        put(self, "removed_bouts", strength.clock_removed)
+        chosen, kept = probabilities[rows, self.argmax[rows]], labels[rows]
+        changed[rows] = (kept < 0) | (probabilities[rows, kept] < chosen - ROUNDING)
+        return changed
 
     @property
     def n_ties(self) -> int:
         """Epochs between equally likely stages that have another of them than the first, as argmax has."""
-        return (
-            int(np.count_nonzero((self.hypnogram.labels != self.argmax) & (self.argmax >= 0)))
-            - self.n_changed
-        )
+        differs = (self.hypnogram.labels != self.argmax) & (self.argmax >= 0)
+        return int(np.count_nonzero(differs)) - self.n_changed
+
+    @property
+    def n_scored(self) -> int:
+        """Number of epochs with a choice of the stager's."""
+        return int(np.count_nonzero(self.argmax >= 0))
+
+    @property
+    def n_changed(self) -> int:
+        """Number of epochs whose stage was changed."""
+        return int(np.count_nonzero(self.changed))
+
+    @property
+    def changed_share(self) -> float:
+        """Share of the epochs with a choice of the stager's that were changed."""
+        return self.n_changed / max(1, self.n_scored)
+
+    @property
+    def many_changes(self) -> float:
+        """The share of changed epochs beyond which a person should look at this night before using it."""
+        flickers = (self.strength.rule, self.strength.step) == ("target", "lowered")
+        return MANY_OF_A_FLICKERING_NIGHT if flickers else MANY_CHANGES
+
+    @property
+    def removed_bouts(self) -> tuple[RemovedBout, ...]:
+        """Bouts of early REM that the stager saw and of which three minutes or more are gone."""
+        return self.strength.clock_removed
 
     @property
     def assumed(self) -> tuple[str, ...]:

@@ -243,11 +243,6 @@ class Night:
         """Return the same night with this clock."""
         return self if clock is self.clock else replace(self, clock=clock)
 
-    @property
-    def is_foreign(self) -> bool:
-        """Whether its stager or cohort is not the one that the profile names, so that its base decodes."""
-        return not self.profile.is_for(self.options.stager, self.options.cohort)
-
     def cut_at_period(self) -> Night:
         """Return the night cut at the ends of its sleep period, so that nothing outside counts inside.
 
