@@ -353,9 +353,10 @@ def test_swapped_scorings_are_named_by_every_command_that_compares_many_nights(r
                 texts = other.read_text(), one.read_text()
                 one.write_text(texts[0])
                 other.write_text(texts[1])
-        for command in commands.values():
+        for name, command in commands.items():
             ran = run(*command)
             assert ran.code == 0, ran.err
             told = " ".join((ran.out + ran.err).split())
+            assert not is_swapped or name != "grade" or mentions(told, "anna: experts", "ben: experts")
             assert ("may be swapped" in told) == is_swapped, told
             assert not is_swapped or mentions(told, "n0", "fits that of", "n2")

@@ -6,7 +6,9 @@ import re
 import numpy as np
 import pytest
 
-from cli_runner import Runner, write_night
+import stageguard as sg
+from cli_runner import Runner, error_line, write_night
+from messages import mentions
 
 W, N, R = [0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]
 
@@ -91,3 +93,16 @@ def test_files_beside_an_output_are_its_night_however_they_are_named(run, tmp_pa
         )
         assert "n1.csv" in left
     assert [night["id"] for night in run("stats", nights[0], "--json").json["nights"]] == ["n1"]
+
+
+def test_what_is_not_there_and_what_a_folder_holds_instead_is_said(run, tmp_path):
+    assert "No such file" in error_line(run("report", tmp_path / "nosuch", "-o", tmp_path / "x.html"))
+    (tmp_path / "a.txt").write_text("\n".join(["W"] * 20 + ["N2"] * 20))
+    line = error_line(run("decode", tmp_path, "-p", "human-psg-5"))
+    assert mentions(line, "holds labels", "a.txt", "decode takes labels, too")
+
+
+@pytest.mark.parametrize("scorer", ["S1", "N1", "W", "Epoch", "Ann"])
+def test_hypnograms_of_yasa_are_read_whatever_their_scorer_is_called(tmp_path, scorer):
+    (tmp_path / "night.csv").write_text(f"Epoch,{scorer}\n0,WAKE\n1,N2\n2,REM\n3,REM\n")
+    assert sg.read_hypnogram(tmp_path / "night.csv").stages.tolist() == ["W", "N2", "R", "R"]

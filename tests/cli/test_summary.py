@@ -55,7 +55,7 @@ def test_early_rem_is_flagged_where_it_is_shown():
     rows = rows_of(decoding_of("WW" + "N" * 29 + "RRRR" + "N" * 60, certainty=0.999999))
     for key in ("rem_latency_minutes", "rem_latency_bout_minutes"):
         assert rows[key].cells()[1] == "14.5 early"
-        assert ("a bout of 2 min" in rows[key].cells()[0]) == (key == "rem_latency_bout_minutes")
+        assert ("a lasting bout" in rows[key].cells()[0]) == (key == "rem_latency_bout_minutes")
         assert rows[key].to_dict()["before_place"] == "early"
     later = rows_of(decoding_of("WW" + "N" * 30 + "RRRR" + "N" * 60))["rem_latency_minutes"]
     assert later.cells()[1] == "15.0"

@@ -33,6 +33,7 @@ UNSCORED_WORDS = frozenset(
     )
 )
 DIGITS = {"1": "N1", "2": "N2", "3": "N3", "4": "N3"}  # if the other stages are the letters W and R
+YASA_INDEX = ("Epoch", "Time")  # the index of a series of `yasa.Hypnogram`
 NPY = b"\x93NUMPY"
 
 
@@ -74,7 +75,8 @@ def column_of_stages(lines: Sequence[str], *, is_only: bool = False) -> str | No
         found = []
         for column, name in enumerate(header):
             cells = {row[column].casefold() for row in rows if len(row) == len(header)} - UNSCORED_WORDS
-            if name and cells and not is_stage(name, None) and all(map(canonical_name, cells)):
+            is_name = not is_stage(name, None) or (is_only and header[0] in YASA_INDEX)  # of a scorer, as W
+            if name and cells and is_name and all(map(canonical_name, cells)):
                 found.append(name)
         if found and (not is_only or (len(header), len(found)) == (2, 1)):
             return found[0]

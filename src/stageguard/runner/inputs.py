@@ -270,6 +270,10 @@ def _in_folder(folder: Path, wanted: Wanted) -> tuple[list[Path], list[str]]:
     outputs = [path for path in nights if wanted.kind == "hypnogram" and is_output(path)]
     nights = outputs or nights
     if not nights:
+        scored = [path.name for path in candidates if is_night(path, replace(wanted, kind="hypnogram"))]
+        if scored:
+            what = f"this folder holds labels and no probabilities ({listed(scored, 3)})"
+            raise file_error(folder, f"{what}. Name the files: decode takes labels, too.")
         raise file_error(folder, f"this folder holds no {NOUNS[wanted.kind]}. Name files, or another folder.")
     chosen, ids = set(nights), {night_id(path) for path in outputs}
     left = [path.name for path in known if path not in chosen and not is_named_after(path.name, ids)]

@@ -103,7 +103,7 @@ def grade(
 
     Each error is divided by that of one expert against the others. Verdicts need three experts on 25 people;
     with one expert, a shipped table of experts' differences is shown beside the errors, without a verdict.
-    Outputs of decode are graded by what they report, too.
+    Outputs of decode are graded before and after decoding.
 
     Examples
     --------
@@ -130,10 +130,11 @@ def grade(
         raise InputError(Message("no night could be graded. The first problem: ", outcomes[0].error))
     facts = one_card([each.facts for each in done], stager, cohort)
     nights = tuple(each.night for each in done)
-    for pairs in zip(*(each.pairs for each in done), strict=True):
-        remarks = swapped_words([night.id for night in nights], pairs)
+    names = tuple(each.name for each in experts)
+    for expert_name, pairs in zip(names, zip(*(each.pairs for each in done), strict=True), strict=True):
+        remarks = [f"{expert_name}: {text}" for text in swapped_words([night.id for night in nights], pairs)]
         inputs = replace(inputs, notes=(*inputs.notes, *remarks))
-    card = GradeCard(nights, tuple(each.name for each in experts), facts)
+    card = GradeCard(nights, names, facts)
     texts = {path: card.text if path.suffix.lower() == CARD else grade_page(card) for path in written}
     if texts:
         write_together(texts, overwrite=overwrite)

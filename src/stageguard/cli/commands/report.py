@@ -31,6 +31,7 @@ from stageguard.cli.terminal import Console, print_error, print_json
 from stageguard.errors import StageGuardError
 from stageguard.files import check_places, file_error, real_path, write_text_atomic
 from stageguard.formats.companions import SOME_DAY, ListRow
+from stageguard.formats.density import existing_file
 from stageguard.formats.outputs import REPORT_SUFFIX, is_output, output_paths, relative_path
 from stageguard.formats.raw_night import Event
 from stageguard.guard.decoding import Decoding
@@ -191,6 +192,7 @@ def report(
     page = output or night.parent / (night_id(night) + REPORT_SUFFIX)
     try:
         with collect_warnings() as warned:
+            existing_file(night)
             loaded = None if profile is None else Profile.load(profile)
             options = companions.add_to(options, [night], loaded)
             decoding, notes = decode_night(night, loaded, options, start, source)
