@@ -17,7 +17,7 @@ import numpy as np
 import stageguard as sg
 from stageguard.guard import kernels
 from stageguard.guard.solver import Solver, solver_for
-from stageguard.profile.rules.rule import Setting
+from stageguard.profile.rules import Setting
 
 RESULTS = Path(__file__).parent / "results"
 SHORTEST_SAMPLE_SECONDS = 0.01  # well above the clock's own resolution

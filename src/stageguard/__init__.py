@@ -23,7 +23,7 @@ PUBLIC = {
     "night.sleeps": "find_sleeps",
     "night.stages": "StageScheme",
     "night.timing": "reepoch",
-    "profile.known_stagers": "KnownStager",
+    "profile.stagers": "KnownStager",
     "profile.profile": "Profile profiles",
     "guard.automaton": "compile_automaton",
     "guard.decode": "decode",

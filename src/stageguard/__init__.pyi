@@ -71,9 +71,9 @@ from stageguard.plots.experts import plot_bands as plot_bands
 from stageguard.plots.experts import plot_bland_altman as plot_bland_altman
 from stageguard.plots.night import plot_density as plot_density
 from stageguard.plots.night import plot_hypnogram as plot_hypnogram
-from stageguard.profile.known_stagers import KnownStager as KnownStager
 from stageguard.profile.profile import Profile as Profile
 from stageguard.profile.profile import profiles as profiles
+from stageguard.profile.stagers import KnownStager as KnownStager
 from stageguard.report.cohort import cohort_report as cohort_report
 from stageguard.report.methods import methods_text as methods_text
 from stageguard.report.night import night_report as night_report

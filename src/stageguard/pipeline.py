@@ -20,8 +20,8 @@ from stageguard.night.combine import combine
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.recording import Recording
 from stageguard.nn.onnx import SUFFIX, OnnxModel, load_onnx
-from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile, as_profile
+from stageguard.profile.stagers import Training
 from stageguard.signals.features import Features
 from stageguard.signals.quality import DEFAULT_RULES, SignalQuality, signal_quality
 from stageguard.staging import Stager, has_folder, stager_of

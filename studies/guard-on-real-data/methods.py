@@ -13,7 +13,7 @@ from tasks import Task, TaskNight
 
 import stageguard as sg
 from stageguard.fitting.fit import FitReport
-from stageguard.profile.rules.target import FEWEST_NIGHTS
+from stageguard.profile.rules import FEWEST_NIGHTS
 
 EXPERTS = Path(__file__).parents[1] / "expert-scorings" / "results.json"
 

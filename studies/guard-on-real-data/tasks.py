@@ -14,7 +14,7 @@ from label_nights import ACCUSLEEP, mice_by, people
 from stagers import CACHE, N_FOLDS, parts, staged_by_sleepecg, staged_folds
 
 from stageguard.night.stages import AASM5, SCHEMES, WNR3, StageScheme
-from stageguard.profile.known_stagers import KNOWN_STAGERS
+from stageguard.profile.stagers import KNOWN_STAGERS
 
 NETWORKS = ("accusleep", "attnsleep", "deepsleepnet", "seqsleepnet", "sleeptransformer", "usleep")
 LABS = ("lab_1", "lab_2", "lab_3")

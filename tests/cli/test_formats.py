@@ -11,7 +11,7 @@ import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from messages import mentions
 from stageguard.errors import FileFormatError
-from stageguard.profile.known_stagers import KNOWN_STAGERS
+from stageguard.profile.stagers import KNOWN_STAGERS
 from stageguard.synthetic.night import simulate_night
 
 PROFILE = "human-psg-5"

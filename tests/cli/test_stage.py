@@ -13,7 +13,7 @@ import pytest
 import stageguard as sg
 from cli_runner import Runner, error_line
 from recording_files import Channel, sleep_edf_night, write_edf
-from stageguard.profile.known_stagers import KNOWN_STAGERS
+from stageguard.profile.stagers import KNOWN_STAGERS
 from stageguard.review.opening import ReviewRequest
 from stageguard.review.review import ReviewSession
 from stageguard.runner import stage_files

@@ -8,7 +8,7 @@ import pytest
 import stageguard as sg
 from stageguard.formats.objects import OBJECTS
 from stageguard.formats.registry import formats
-from stageguard.profile.known_stagers import KNOWN_STAGERS
+from stageguard.profile.stagers import KNOWN_STAGERS
 
 PROFILE = "human-cardiorespiratory-3"
 pytestmark = pytest.mark.filterwarnings("ignore::stageguard.StageGuardWarning")  # many changes

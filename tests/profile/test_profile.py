@@ -10,7 +10,7 @@ from messages import naming
 from stageguard.errors import CohortError, InputError, ProfileError
 from stageguard.night.stages import WNR3
 from stageguard.profile.profile import Band, Calibration, Caution, FlipFlop, Profile, RarePair
-from stageguard.profile.rules.band import BandRule
+from stageguard.profile.rules import BandRule
 
 # ---- what a document means
 

@@ -8,11 +8,17 @@ import numpy as np
 import pytest
 
 from stageguard.profile.profile import Profile
-from stageguard.profile.rules import RULES
-from stageguard.profile.rules.band import BandRule
-from stageguard.profile.rules.match import MatchRule
-from stageguard.profile.rules.rule import TRANSITION_WEIGHTS, UNTOUCHED, Point, Setting
-from stageguard.profile.rules.target import YIELDING_WEIGHT, TargetRule
+from stageguard.profile.rules import (
+    RULES,
+    TRANSITION_WEIGHTS,
+    UNTOUCHED,
+    YIELDING_WEIGHT,
+    BandRule,
+    MatchRule,
+    Point,
+    Setting,
+    TargetRule,
+)
 
 
 class DrawnCurve:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from cli_runner import write_night
 from messages import naming
 from stageguard.cli import main
+from stageguard.documents import toml_text
 from stageguard.errors import FileFormatError, OutputError, StageGuardError
 from stageguard.review.montage import Laboratory, Lane, Montage, MontageFile, View, read_montages
-from stageguard.schema import toml_text
 
 names = st.text(string.ascii_letters + string.digits + ' -µ/"\\=[]#', min_size=1, max_size=20).filter(
     str.strip

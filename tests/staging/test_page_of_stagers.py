@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import stageguard as sg
-from stageguard.profile.known_stagers import KNOWN_STAGERS, KnownStager
+from stageguard.profile.stagers import KNOWN_STAGERS, KnownStager
 from stageguard.staging import BUILT_IN, WITH_FOLDER, Stager, stager_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "stagers.md").read_text("utf-8")

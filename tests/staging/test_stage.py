@@ -14,7 +14,7 @@ import stageguard as sg
 from stageguard.errors import InputError
 from stageguard.night.recording import Signal
 from stageguard.pipeline import stage
-from stageguard.profile.known_stagers import KNOWN_STAGERS
+from stageguard.profile.stagers import KNOWN_STAGERS
 from stageguard.staging import Stager, stager_of, stagers
 from stageguard.synthetic import simulate_recording
 

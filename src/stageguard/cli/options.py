@@ -25,8 +25,8 @@ from stageguard.formats.companions import (
     read_quality,
 )
 from stageguard.formats.raw_night import FileOptions
-from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile
+from stageguard.profile.stagers import Training
 from stageguard.runner.decode_one import DecodeOptions, read_with
 from stageguard.runner.executors import Cluster
 from stageguard.storage import local_only, location

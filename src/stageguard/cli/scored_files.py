@@ -40,7 +40,7 @@ from stageguard.night.period import Period
 from stageguard.night.quantities import Steering
 from stageguard.night.stages import StageScheme
 from stageguard.night.timing import recording_start, with_start
-from stageguard.profile.night_stages import in_stages_of
+from stageguard.profile.labels import in_stages_of
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import DecodeOptions, decode_file, reading_with, start_of
 from stageguard.runner.inputs import (

@@ -17,11 +17,11 @@ from typing import Any, Literal
 from urllib.parse import quote, urlencode
 from xml.etree.ElementTree import ParseError
 
+from stageguard.documents import read_toml
 from stageguard.errors import FileFormatError, InputError, StageGuardError, did_you_mean
 from stageguard.files import parse_json
 from stageguard.formats.xml import children, local_name, text_of
 from stageguard.night.recording import Recording
-from stageguard.schema import read_toml
 from stageguard.storage import local_only, location
 
 __all__ = ["Dataset", "Entry", "dataset", "dataset_names", "entries", "recordings"]  # the public names

@@ -19,8 +19,7 @@ from stageguard.measures.bouts import pair_counts
 from stageguard.night.stages import StageScheme
 from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
-from stageguard.profile.rules.match import MatchRule
-from stageguard.profile.rules.target import FEWEST_NIGHTS
+from stageguard.profile.rules import FEWEST_NIGHTS, MatchRule
 
 FEWEST_SUBJECTS = 2  # to cross-validate at all
 FEWEST_MATCHED_SUBJECTS = 5  # to aim at the fragmentation that experts show on these people

@@ -49,8 +49,8 @@ from stageguard.guard.night import GuardOptions, set_signature
 from stageguard.lazy import ShownInNotebooks
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile, as_profile
+from stageguard.profile.stagers import Training
 from stageguard.values import ComparedByValue
 
 Arguments = ParamSpec("Arguments")

@@ -32,7 +32,7 @@ from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.period import Period
 from stageguard.night.stages import StageScheme
-from stageguard.profile.night_stages import in_stages_of
+from stageguard.profile.labels import in_stages_of
 from stageguard.profile.profile import Profile
 
 Kind = Literal["night", "day"]

@@ -27,11 +27,10 @@ from stageguard.guard.night import (
     fragmentation_index,
     is_batch,
 )
-from stageguard.profile.known_stagers import Training
 from stageguard.profile.parts import Calibration, ShareRepair
 from stageguard.profile.profile import Profile, as_profile
-from stageguard.profile.rules.rule import StrengthRule
-from stageguard.profile.rules.target import FEWEST_NIGHTS, TargetRule
+from stageguard.profile.rules import FEWEST_NIGHTS, StrengthRule, TargetRule
+from stageguard.profile.stagers import Training
 from stageguard.version import __version__
 
 LEAST_SHARPNESS = 0.7  # mean highest probability: with less, stages are too uncertain to be moved by biases

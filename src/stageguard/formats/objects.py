@@ -53,7 +53,7 @@ from stageguard.formats.tools.text import from_table, read_numbered_table
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import AASM5, UNSCORED_NAME, WNR3, canonical_name
-from stageguard.profile.known_stagers import stager_of_format
+from stageguard.profile.stagers import stager_of_format
 
 NUMBERS = "numbers-"
 

@@ -38,8 +38,8 @@ from stageguard.guard.night import GuardOptions
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import NO_PROBABILITIES, Hypnogram
 from stageguard.night.stages import SCHEMES, StageScheme, as_scheme, canonical_name
-from stageguard.profile.known_stagers import stager_of_format
 from stageguard.profile.profile import Profile
+from stageguard.profile.stagers import stager_of_format
 from stageguard.storage import names_file
 from stageguard.streams import as_file, is_stream
 

@@ -28,7 +28,7 @@ from stageguard.guard.strength import Strength, overruled_pins, strength_of
 from stageguard.lazy import load
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile, as_profile
-from stageguard.profile.rules.rule import UNTOUCHED, Choice, Setting
+from stageguard.profile.rules import UNTOUCHED, Choice, Setting
 
 Result = TypeVar("Result")
 

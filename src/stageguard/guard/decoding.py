@@ -24,9 +24,9 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.night import ExportableStages
 from stageguard.night.period import Period
 from stageguard.night.quantities import Steering
-from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile
-from stageguard.profile.rules.rule import Setting
+from stageguard.profile.rules import Setting
+from stageguard.profile.stagers import Training
 from stageguard.values import ComparedByValue
 from stageguard.version import __version__
 

@@ -21,7 +21,7 @@ from stageguard.lazy import load
 from stageguard.night.hypnodensity import FromLabels
 from stageguard.night.period import runs
 from stageguard.profile.profile import Profile
-from stageguard.profile.rules.rule import Setting
+from stageguard.profile.rules import Setting
 from stageguard.values import ComparedByValue
 
 Rule = Literal[

@@ -36,10 +36,10 @@ from stageguard.night.night import ExportableStages
 from stageguard.night.period import Period, period_of, runs
 from stageguard.night.stages import StageScheme
 from stageguard.night.timing import Moment, lights_window
-from stageguard.profile.known_stagers import KNOWN_STAGERS, Training
-from stageguard.profile.night_stages import density_of_labels, in_profile_order, profile_words
+from stageguard.profile.labels import density_of_labels, in_profile_order, profile_words
 from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
+from stageguard.profile.stagers import KNOWN_STAGERS, Training
 
 Pins = Mapping[int, str | int]
 Segments = Sequence[int] | npt.NDArray[np.integer[Any]]

@@ -39,7 +39,7 @@ from stageguard.guard.offsets import (
 from stageguard.guard.solver import Solver, fixed_setting, solver_for
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.profile.profile import Profile
-from stageguard.profile.rules.rule import Setting
+from stageguard.profile.rules import Setting
 
 MOST_DRAWS = 10_000_000
 ERRORS_ALL_NIGHT = (

@@ -23,7 +23,7 @@ from stageguard.guard.automaton import Tables, compile_automaton, compile_tables
 from stageguard.guard.clock import ClockRules
 from stageguard.guard.night import LOG_CLIP, Night, Spans, settle_ties
 from stageguard.profile.profile import Profile
-from stageguard.profile.rules.rule import Nats, Point, Setting
+from stageguard.profile.rules import Nats, Point, Setting
 
 _RESCALE_EVERY_EPOCHS, _GREEDY_RESCALES_EVERY = 8, 4  # as in _core/bouts.hpp and greedy.hpp
 
@@ -255,7 +255,7 @@ class Solver:
 
 
 class NightCurve:
-    """What a rule may ask of a night; see `stageguard.profile.rules.rule.Curve`."""
+    """What a rule may ask of a night; see `stageguard.profile.rules.Curve`."""
 
     def __init__(self, profile: Profile, solver: Solver, night: Night) -> None:
         self._profile, self._solver, self._night = profile, solver, night

@@ -16,7 +16,7 @@ from stageguard.guard.solver import prior_nats
 from stageguard.lazy import load
 from stageguard.night.quantities import Steering
 from stageguard.profile.profile import OFF, Profile
-from stageguard.profile.rules.rule import UNTOUCHED, Choice, Lifting, Setting, Step, share_nats
+from stageguard.profile.rules import UNTOUCHED, Choice, Lifting, Setting, Step, share_nats
 from stageguard.values import ComparedByValue
 
 STEERING = ("lowered", "raised", "raised then lowered", "nearest")  # steps that aim at a fragmentation

@@ -16,7 +16,7 @@ from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.period import Period
 from stageguard.night.timing import Moment, lights_window
-from stageguard.profile.night_stages import in_stages_of
+from stageguard.profile.labels import in_stages_of
 from stageguard.profile.profile import Profile
 
 ScoredNight = Decoding | Hypnogram

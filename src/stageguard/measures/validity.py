@@ -44,7 +44,7 @@ from stageguard.night.period import Period
 from stageguard.night.quantities import JOINT, Quantity, indicators_of
 from stageguard.night.stages import WNR3, StageScheme
 from stageguard.night.timing import Moment
-from stageguard.profile.night_stages import in_stages_of
+from stageguard.profile.labels import in_stages_of
 from stageguard.profile.parts import Band
 from stageguard.profile.profile import Profile, as_profile
 from stageguard.values import ComparedByValue

@@ -29,8 +29,8 @@ from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.stages import StageScheme
 from stageguard.nn.backbones import build_backbone
 from stageguard.nn.data import Normalisation, check_names, read_features, soften, stage_windows
-from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile
+from stageguard.profile.stagers import Training
 from stageguard.signals.features import Features, Recipe
 from stageguard.version import __version__
 

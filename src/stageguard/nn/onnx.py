@@ -35,8 +35,8 @@ from stageguard.nn.model import (
     card_document,
     read_card,
 )
-from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile, profiles
+from stageguard.profile.stagers import Training
 from stageguard.signals.features import Recipe, recipes
 
 SUFFIX = ".onnx"

@@ -17,8 +17,8 @@ from stageguard.guard.decoding import Decoding
 from stageguard.nn.data import stage_windows
 from stageguard.nn.losses import StageGuardLoss
 from stageguard.nn.pytorch import Tensor, nn, run_network, torch
-from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile, as_profile
+from stageguard.profile.stagers import Training
 
 Nights = Tensor | npt.NDArray[Any] | Sequence[Tensor | npt.NDArray[Any]]
 

@@ -21,6 +21,7 @@ from stageguard.night.period import Period, period_of
 from stageguard.night.quantities import indicators_of
 from stageguard.night.stages import SCHEMES, StageScheme
 from stageguard.profile.parts import (
+    AboveZero,
     Band,
     Calibration,
     Caution,
@@ -39,7 +40,7 @@ from stageguard.profile.parts import (
     sums_to_one,
     words_of,
 )
-from stageguard.profile.rules.rule import StrengthRule
+from stageguard.profile.rules import StrengthRule
 from stageguard.storage import location
 
 Made = TypeVar("Made")
@@ -64,12 +65,7 @@ NOT_DECODING = {
     *("tvr_pairs", "streaming", "posterior", "bands", "joint", "shares", "intervals", "base", "provenance"),
 }
 OFF = "off"  # the strength that switches the guard off
-_GUARD_OFF = dict.fromkeys(
-    (
-        *("min_bout_seconds", "flip_flop", "durations", "clock", "posterior"),
-        *("calibration", "prior_exponent"),
-    )
-)
+_GUARD = ["min_bout_seconds", "flip_flop", "durations", "clock", "posterior", "calibration", "prior_exponent"]
 
 
 class _OfRare(tuple[tuple[str, str], ...]):
@@ -135,9 +131,7 @@ class Profile(ShownInNotebooks):
     transition_weight: Weight | None = 1.0  # None when `strength` sets it
     strength: StrengthRule | None = None
     prior_exponent: NotNegative = 0.0
-    prior: Annotated[tuple[Annotated[float, Range(above=0, high=1)], ...], ByName(), sums_to_one] | None = (
-        None
-    )
+    prior: Annotated[tuple[AboveZero, ...], ByName(), sums_to_one] | None = None
     rare_probability: Share = 0.001
     rare: tuple[RarePair, ...] = ()
     tvr_pairs: tuple[tuple[str, str], ...] = None  # type: ignore[assignment]  # by default those of `rare`
@@ -164,10 +158,8 @@ class Profile(ShownInNotebooks):
         """Fill in what follows from other values, and check what must fit together."""
         if self.strength is not None:
             object.__setattr__(self, "transition_weight", None)
-        rare = tuple(
-            replace(pair, probability=self.rare_probability) if isnan(pair.probability) else pair
-            for pair in self.rare
-        )
+        usual = self.rare_probability
+        rare = tuple(replace(p, probability=usual) if isnan(p.probability) else p for p in self.rare)
         object.__setattr__(self, "rare", rare)
         if isinstance(self.tvr_pairs, _OfRare | None):
             object.__setattr__(self, "tvr_pairs", _OfRare(_ends(rare)))
@@ -246,7 +238,11 @@ class Profile(ShownInNotebooks):
             elif key == "scheme":
                 document[key] = self.scheme.name
             elif key == "rare":
-                document[key] = [_document_of(pair, self.rare_probability) for pair in self.rare]
+                usual = self.rare_probability
+                document[key] = [
+                    [pair.source, pair.target, pair.probability][: 2 if pair.probability == usual else 3]
+                    for pair in self.rare
+                ]
             elif not isinstance(self.tvr_pairs, _OfRare) or key != "tvr_pairs":
                 document[key] = value
         return document
@@ -276,16 +272,12 @@ class Profile(ShownInNotebooks):
         ``stages`` do. A change of how nights are decoded drops ``intervals``, whose errors were measured
         on nights decoded otherwise, unless ``intervals`` is among the changes.
         """
-        try:
-            _check_keys(changes)
-        except InputError as error:
-            raise ProfileError(str(error)) from None
-        document = self.to_dict()
-        for key in changes:
-            for excluded in _EXCLUDES.get(key, ()):
-                document.pop(excluded, None)
-        document.update(changes)
-        changed = Profile.from_dict({key: value for key, value in document.items() if value is not None})
+        kept = self.to_dict()
+        for key, value in changes.items():
+            for replaced in (*_EXCLUDES.get(key, ()), *([key] if value is None else [])):
+                kept.pop(replaced, None)
+        given = {key: value for key, value in changes.items() if value is not None or key not in _KEYS}
+        changed = Profile.from_dict(kept | given)
         if not self.intervals or "intervals" in changes or _decodes_alike(self, changed):
             return changed
         return changed.replace(intervals=None)
@@ -298,11 +290,8 @@ class Profile(ShownInNotebooks):
         """
         wanted = words_of(checks.text(cohort, "cohort"))
         cautions = [caution for caution in self.not_for if caution.concerns(wanted)]
-        if not cautions:
-            self._refuse_misspelt(cohort, wanted)
-        return min(cautions, key=lambda caution: caution.action != "refuse", default=None)
-
-    def _refuse_misspelt(self, cohort: str, wanted: tuple[str, ...]) -> None:
+        if cautions:
+            return min(cautions, key=lambda caution: caution.action != "refuse")
         from difflib import get_close_matches  # loaded where a cohort is named
 
         known = {name for caution in self.not_for for name in (caution.cohort, *caution.aliases)}
@@ -315,6 +304,7 @@ class Profile(ShownInNotebooks):
                 raise CohortError(
                     f"cohort {cohort!r} is unknown to profile {self.name!r}. Did you mean {words[near[0]]!r}?"
                 )
+        return None
 
     def is_for(self, stager: str | None, cohort: str | None) -> bool:
         """Whether nights are of the stager and the cohort that the profile names.
@@ -365,7 +355,7 @@ class Profile(ShownInNotebooks):
             if strength != OFF:
                 got = checks.shown(strength)
                 raise InputError(f"strength is {got}, expected {OFF!r} or a number, the transition weight.")
-            changes: dict[str, object] = {"transition_weight": 0.0, **_GUARD_OFF}
+            changes: dict[str, object] = {"transition_weight": 0.0} | dict.fromkeys(_GUARD)
         else:
             strength = checks.number(strength, "strength", low=0, high=1000)
             changes = {"transition_weight": strength}
@@ -382,11 +372,6 @@ class Profile(ShownInNotebooks):
         flickers : bool, optional
             Whether the stager flickers: whether its argmax is much more fragmented than experts' scorings on
             most nights. By default what `tune` found out, else that it is unknown.
-
-        Returns
-        -------
-        Profile
-            The profile with the weight of its key ``streaming``; `decode` takes it as well.
 
         Examples
         --------
@@ -447,6 +432,9 @@ class Profile(ShownInNotebooks):
         return f"<Profile {self.name!r}, {self.scheme.name}, sha256 {self.sha256[:12]}>"
 
 
+_KEYS = (*(each.name for each in dataclasses.fields(Profile) if each.init), *_OWN_SCHEME)
+
+
 def as_profile(profile: Profile | str | Path) -> Profile:
     """Return the profile itself, or load it by name or by the path of its file."""
     return profile if isinstance(profile, Profile) else Profile.load(profile)
@@ -493,8 +481,7 @@ def _check_keys(given: Mapping[str, object]) -> None:
     for key, why in _REMOVED.items():
         if key in given:
             raise InputError(f"key {key!r} was removed from profiles: {why}. Delete the key.")
-    known = [each.name for each in dataclasses.fields(Profile) if each.init]
-    checks.known_keys(given, "a profile", [*known, *_OWN_SCHEME])
+    checks.known_keys(given, "a profile", _KEYS)
 
 
 def _scheme_of(table: Mapping[str, Any]) -> StageScheme:
@@ -514,62 +501,47 @@ def _ends(rare: tuple[RarePair, ...]) -> tuple[tuple[str, str], ...]:
     return tuple((pair.source, pair.target) for pair in rare)
 
 
-def _document_of(pair: RarePair, usual: float) -> list[Any]:
-    return [pair.source, pair.target, *([] if pair.probability == usual else [pair.probability])]
-
-
 def _check_together(profile: Profile) -> None:
     """Check what concerns several keys, and names of stages and indicators."""
     scheme, strength = profile.scheme, profile.strength
     if profile.transition_weight is None and strength is None:
-        raise ProfileError("transition_weight is None, expected a number, or a rule as strength.")
+        raise InputError("transition_weight is None, expected a number, or a rule as strength.")
     if profile.prior_exponent and profile.prior is None:
-        raise ProfileError(
-            "prior_exponent is given, but prior is not. Add the stage shares as prior, or drop it."
-        )
+        raise InputError("prior_exponent is given, but prior, the share of each stage, is not.")
     if profile.prior_exponent and strength is not None and strength.lifts:
-        raise ProfileError(
-            f"prior_exponent and strength.rule = {strength.rule!r} exclude each other: {strength.rule} sets "
-            "it per recording."
+        raise InputError(
+            f"prior_exponent and strength.rule = {strength.rule!r} exclude each other: the rule sets it."
         )
     if profile.clock is not None and profile.species != "human":
-        raise ProfileError(
-            f"clock and species = {profile.species!r} exclude each other: the clock counts from the "
-            "sleep onset of a person's night, and animals sleep around the clock. Drop it."
+        raise InputError(
+            f"clock and species = {profile.species!r} exclude each other: animals sleep around the clock."
         )
     for key in ("clock", "posterior"):
         if getattr(profile, key) is not None and scheme.wake is None:
-            raise ProfileError(
-                f"{key} needs to know sleep onset, expected a stage that is wake. Name it: wake."
-            )
+            raise InputError(f"{key} needs sleep onset, expected a stage that is wake. Name it: wake.")
     for stage in profile.durations:
         row = profile.transitions[scheme.names.index(stage)]
         if not any(p for name, p in zip(scheme.names, row, strict=True) if name != stage):
-            raise ProfileError(
+            raise InputError(
                 f"durations.{stage} says how bouts end, but transitions.{stage} has no way out of it."
             )
-    try:
-        for key, pairs in (("rare", _ends(profile.rare)), ("tvr_pairs", profile.tvr_pairs)):
-            _check_pairs(pairs, key, scheme)
-        for key, table in (
-            ("bands", profile.bands),
-            ("joint.indicators", profile.joint and profile.joint.indicators),
-        ):
-            checks.known_keys(table or (), key, indicators_of(scheme.names))
-    except InputError as error:
-        raise ProfileError(str(error)) from None
+    _check_pairs(_ends(profile.rare), "rare", scheme)
+    _check_pairs(profile.tvr_pairs, "tvr_pairs", scheme)
+    checks.known_keys(profile.bands, "bands", indicators_of(scheme.names))
+    if profile.joint is not None:
+        checks.known_keys(profile.joint.indicators, "joint.indicators", indicators_of(scheme.names))
     for key in ("shares", "own"):
         for name, shares in zip(scheme.names, getattr(profile.labels, key, None) or (), strict=False):
             said = shares[scheme.names.index(name)]
             if sorted(shares)[-2] >= said:
-                raise ProfileError(
+                raise InputError(
                     f"labels.{key}.{name} has {said:g} for {name} and {max(shares):g} for another stage, "
                     "expected most for the stage that is said."
                 )
     base = profile.base
     if base is not None and (base.scheme != scheme or base.base is not None):
         wrong = "has a base itself" if base.base is not None else f"is in {base.scheme.name}"
-        raise ProfileError(f"base {wrong}, expected a profile in {scheme.name} without a base.")
+        raise InputError(f"base {wrong}, expected a profile in {scheme.name} without a base.")
 
 
 def _check_pairs(pairs: tuple[tuple[str, str], ...], key: str, scheme: StageScheme) -> None:

@@ -14,7 +14,7 @@ from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import Change, in_bouts
 from stageguard.guard.strength import Strength
 from stageguard.profile.profile import OFF, Profile
-from stageguard.profile.rules.target import YIELDING_WEIGHT
+from stageguard.profile.rules import YIELDING_WEIGHT
 
 
 def reason(strength: Strength) -> str:

@@ -25,9 +25,7 @@ from stageguard.night.period import APART_MINUTES, ASLEEP_MINUTES, WINDOW_MINUTE
 from stageguard.night.quantities import NIGHT
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import OFF, Profile
-from stageguard.profile.rules.band import BandRule
-from stageguard.profile.rules.match import MatchRule
-from stageguard.profile.rules.target import HIGHEST_AIM, YIELDING_WEIGHT, TargetRule
+from stageguard.profile.rules import HIGHEST_AIM, YIELDING_WEIGHT, BandRule, MatchRule, TargetRule
 from stageguard.report.numbers import and_list, count, sentence, ties_words
 from stageguard.version import __version__
 

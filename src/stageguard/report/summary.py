@@ -30,7 +30,7 @@ from stageguard.night.quantities import (
     quantity_of,
 )
 from stageguard.profile.profile import Profile
-from stageguard.profile.rules.band import BandRule
+from stageguard.profile.rules import BandRule
 from stageguard.report.guard_words import other_causes
 
 # Quantities in tables of the command line: the joint score, indicators, statistics.

@@ -22,8 +22,8 @@ from stageguard.formats.read import density_options
 from stageguard.guard.decoding import CITATION, Decoding
 from stageguard.measures.statistics import is_of_days, longest_sleep_words
 from stageguard.night.timing import Moment
-from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile
+from stageguard.profile.stagers import Training
 from stageguard.runner.decode_files import DecodeTask, FileSource
 from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.decode_table import TableTask, is_table_name, table_source

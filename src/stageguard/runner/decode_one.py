@@ -26,9 +26,9 @@ from stageguard.guard.night import GuardOptions, Night
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.stages import SCHEMES
 from stageguard.night.timing import Moment, part_of, with_start
-from stageguard.profile.known_stagers import Training
-from stageguard.profile.night_stages import density_of_labels
+from stageguard.profile.labels import density_of_labels
 from stageguard.profile.profile import Profile
+from stageguard.profile.stagers import Training
 
 # Exceptions that reading a record may raise when its values are not what `decode` wrote.
 MALFORMED = (KeyError, TypeError, AttributeError, ValueError, OverflowError)

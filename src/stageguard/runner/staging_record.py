@@ -10,7 +10,7 @@ from typing import Any
 from stageguard import checks, schema
 from stageguard.errors import InputError
 from stageguard.files import file_error, file_sha256, load_json
-from stageguard.profile.known_stagers import Training
+from stageguard.profile.stagers import Training
 from stageguard.runner.decode_one import MALFORMED
 from stageguard.schema import REQUIRED
 

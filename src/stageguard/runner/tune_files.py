@@ -11,8 +11,8 @@ from stageguard.files import make_folder
 from stageguard.fitting.tune import MeasuredNight, measure
 from stageguard.formats.raw_night import FileOptions
 from stageguard.guard.night import GuardOptions
-from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile
+from stageguard.profile.stagers import Training
 from stageguard.runner.decode_one import read_with, refuse_output
 
 TUNED_PROFILE = "tuned-profile.toml"

@@ -14,7 +14,7 @@ import numpy as np
 from stageguard.errors import InputError, StageGuardError, did_you_mean, message_of
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.recording import SLACK_SECONDS, Recording, Signal, end_seconds
-from stageguard.profile.known_stagers import KnownStager
+from stageguard.profile.stagers import KnownStager
 
 GROUP = "stageguard.stagers"  # entry points of other packages: a name and a `Stager`
 BUILT_IN: Mapping[str, str] = {  # name -> module

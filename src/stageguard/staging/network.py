@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.recording import Recording
 from stageguard.nn.data import table_of
-from stageguard.profile.known_stagers import KnownStager
+from stageguard.profile.stagers import KnownStager
 from stageguard.staging import Stager
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from stageguard.extras import library
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.recording import Recording, Series
 from stageguard.night.stages import WNR3
-from stageguard.profile.known_stagers import KNOWN_STAGERS
+from stageguard.profile.stagers import KNOWN_STAGERS
 from stageguard.signals.windows import steady_signal
 from stageguard.staging import Stager
 

@@ -14,7 +14,7 @@ from stageguard.extras import library
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.recording import Recording
 from stageguard.night.stages import AASM5
-from stageguard.profile.known_stagers import KNOWN_STAGERS
+from stageguard.profile.stagers import KNOWN_STAGERS
 from stageguard.signals.windows import steady_signal
 from stageguard.staging import Stager
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from stageguard.arrays import Floats, Floats32
+from stageguard.documents import toml_text
 from stageguard.files import SYNTHETIC_WORD
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Signal
-from stageguard.schema import toml_text
 from stageguard.synthetic.body import BREATH_HZ, Body, body_of, turn_seconds
 from stageguard.synthetic.events import (
     SignalEvent,

@@ -12,10 +12,10 @@ from types import MappingProxyType
 import numpy as np
 
 from stageguard.arrays import Floats
+from stageguard.documents import read_toml
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import AASM5, WNR3, StageScheme
 from stageguard.profile.profile import Profile
-from stageguard.schema import read_toml
 from stageguard.synthetic.chain import N_PHASES, BoutLaw, ChainClock, calibrate_law, draw, lift_matrix
 from stageguard.synthetic.noise import stream
 

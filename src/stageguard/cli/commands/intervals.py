@@ -37,7 +37,7 @@ from stageguard.measures.intervals import intervals as measure_intervals
 from stageguard.measures.statistics import Convention, lights_words
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
-from stageguard.profile.rules.target import FEWEST_NIGHTS
+from stageguard.profile.rules import FEWEST_NIGHTS
 from stageguard.report.summary import RecordingFacts
 from stageguard.runner.decode_one import DecodeOptions, start_of
 from stageguard.runner.inputs import Input, Wanted, find_densities, find_inputs, lights_of

@@ -16,9 +16,9 @@ from stageguard.files import check_apart, exists_error
 from stageguard.fitting.tune import check_base, decision, tuned_profile
 from stageguard.formats.companions import read_subjects
 from stageguard.formats.raw_night import FileOptions
-from stageguard.profile.known_stagers import Training
 from stageguard.profile.profile import Profile
-from stageguard.profile.rules.target import FEWEST_NIGHTS
+from stageguard.profile.rules import FEWEST_NIGHTS
+from stageguard.profile.stagers import Training
 from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.inputs import Inputs, find_densities, with_table_nights
 from stageguard.runner.run import succeeded

@@ -5,7 +5,7 @@ import pytest
 
 import stageguard as sg
 from messages import mentions, naming
-from stageguard.profile.night_stages import profile_words
+from stageguard.profile.labels import profile_words
 
 THREE, FIVE = sg.Profile.load("human-psg-3"), sg.Profile.load("human-psg-5")
 

@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 import numpy as np
 
 from stageguard.arrays import Floats
-from stageguard.errors import InputError, message_of
+from stageguard.errors import InputError
 from stageguard.night.hypnodensity import Hypnodensity, merge_columns
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import SCHEMES, StageScheme, canonical_name, scheme_for
@@ -102,7 +102,7 @@ def naming_profile_for(stages: Sequence[str] | int, profile: Profile) -> Iterato
     try:
         yield
     except InputError as error:
-        raise InputError(message_of(error) + profile_words(stages, profile)) from None
+        raise InputError(f"{error}{profile_words(stages, profile)}") from None
 
 
 def profile_words(stages: Sequence[str] | int, profile: Profile) -> str:
