@@ -1,4 +1,4 @@
-"""By how much do simulated groups differ? Writes shifts.json and shifts.md, and what the package knows of it.
+"""By how much do simulated groups differ? Writes shifts.json and shifts.md.
 
 Nights of 8 h from lights off to lights on, hypnograms only, 3,000 for each group. Groups of one covariate are
 compared while the other one stays at its reference (age 40-55, no apnoea); the same sleepers in all groups.
@@ -11,15 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.files import toml_text
 from stageguard.measures.statistics import sleep_statistics
 from stageguard.signals.modalities import MODALITIES
 from stageguard.synthetic.sleepers import (
     AGE_GROUPS,
     NIGHT_HOURS,
     OSA_GROUPS,
-    SHIFTED,
-    SHIFTS_FILE,
     draw_adult,
     draw_night,
     kind_of,
@@ -27,6 +24,7 @@ from stageguard.synthetic.sleepers import (
 
 HERE = Path(__file__).parent
 SEED, N_NIGHTS = 2026, 3000
+SHIFTED = ("tst_minutes", "waso_minutes", "se_percent", "rem_latency_minutes", "n3_minutes")
 REFERENCE = {"age": "40-55", "osa": "none"}
 TITLES = {
     "tst_minutes": "TST (min)",
@@ -65,16 +63,6 @@ def main() -> None:
         print(modality.name, json.dumps(told), flush=True)
     (HERE / "shifts.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     (HERE / "shifts.md").write_text(table(results), encoding="utf-8")
-    known = {
-        modality: {
-            group: {name: mean for name, (mean, _) in own.items()}
-            for group, own in told.items()
-            if group != "reference"
-        }
-        for modality, told in results.items()
-    }
-    title = "# Written by studies/simulator/shifts.py: change it there, not here.\n"
-    SHIFTS_FILE.write_text(title + toml_text(known), encoding="utf-8")
 
 
 def column(values: np.ndarray) -> list[float]:

@@ -119,7 +119,7 @@ def test_unmapped_channels_do_not_tell_the_modality(run, tmp_path):
 
 def test_without_a_scoring_the_epoch_length_must_be_said(run, tmp_path):
     path = write_psg(tmp_path / "night.edf", stages="")
-    assert "Give --epoch-seconds, for example 30 for people or 4 for mice" in error_line(run("quality", path))
+    assert "has no scoring, expected epoch_seconds" in error_line(run("quality", path))
     assert run("quality", path, "--epoch-seconds", 4, "--json").json[0]["n_epochs"] == 150
 
 

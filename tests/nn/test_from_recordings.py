@@ -21,11 +21,11 @@ from stageguard.signals.features import Recipe
 
 CONFIG = """
 data = "cohort"
-dataset = "sleepbrl"
-recipe = "bioradar"
+dataset = "sleep-accel"
+recipe = "actigraphy"
 output = "model"
 backbone = "accusleep"
-profile = "human-bioradar-3"
+profile = "human-actigraphy-2"
 network = { width = 0.125, window_epochs = 3 }
 penalty_weight = 0.0
 steps = 6
@@ -96,7 +96,7 @@ def place(tmp_path_factory):
     """A simulated cohort and a network trained on it."""
     pytest.importorskip("scipy")
     folder = tmp_path_factory.mktemp("recordings")
-    said = ("--modality", "bioradar", "--subjects", "3", "--hours", "1.5", "--seed", "1")
+    said = ("--modality", "actigraphy", "--subjects", "3", "--hours", "1.5", "--seed", "1")
     for arguments in (("simulate", *said, "-o", folder / "cohort"), ("train", folder / "config.toml")):
         (folder / "config.toml").write_text(CONFIG)
         with pytest.raises(SystemExit) as stopped:
@@ -107,8 +107,8 @@ def place(tmp_path_factory):
 
 def test_the_recipe_travels_with_the_network(place):
     card = json.loads((place / "model" / "model.json").read_text())
-    assert card["features"]["recipe"] == "bioradar"
-    assert Recipe.from_dict(card["features"]["recipe_document"]) == Recipe.load("bioradar")
+    assert card["features"]["recipe"] == "actigraphy"
+    assert Recipe.from_dict(card["features"]["recipe_document"]) == Recipe.load("actigraphy")
 
 
 def test_stage_goes_from_recordings_to_hypnograms(place, run, tmp_path):
@@ -118,7 +118,7 @@ def test_stage_goes_from_recordings_to_hypnograms(place, run, tmp_path):
         place / "model",
         place / "cohort",
         "--dataset",
-        "sleepbrl",
+        "sleep-accel",
         "-o",
         tmp_path,
         "--json",
@@ -133,9 +133,18 @@ def test_stage_goes_from_recordings_to_hypnograms(place, run, tmp_path):
 
 
 def test_the_function_is_what_the_command_does(place, run, tmp_path):
-    said = ("stage", "--stager", place / "model", place / "cohort", "--dataset", "sleepbrl", "-o", tmp_path)
+    said = (
+        "stage",
+        "--stager",
+        place / "model",
+        place / "cohort",
+        "--dataset",
+        "sleep-accel",
+        "-o",
+        tmp_path,
+    )
     assert run(*said).code == 0
-    entry = next(iter(entries("sleepbrl", place / "cohort")))
+    entry = next(iter(entries("sleep-accel", place / "cohort")))
     staged = sg.stage(entry.read(), place / "model")
     written = sg.read_hypnogram(tmp_path / f"{entry.id}.hypnogram.tsv")
     assert staged.decoding.hypnogram.labels.tolist() == written.labels.tolist()
@@ -148,7 +157,7 @@ def test_the_function_is_what_the_command_does(place, run, tmp_path):
 
 @pytest.mark.slow
 def test_quality_reaches_the_decoder(place, run, tmp_path):
-    said = ("stage", "--stager", place / "model", place / "cohort", "--dataset", "sleepbrl")
+    said = ("stage", "--stager", place / "model", place / "cohort", "--dataset", "sleep-accel")
     run(*said, "-o", tmp_path / "with")
     run(*said, "-o", tmp_path / "without", "--quality", "none")
     first = next((tmp_path / "with").glob("*.hypnogram.tsv"))
@@ -169,7 +178,7 @@ def test_a_network_without_a_recipe_cannot_stage_recordings(place, run, tmp_path
         tmp_path / "model",
         place / "cohort",
         "--dataset",
-        "sleepbrl",
+        "sleep-accel",
         "-o",
         tmp_path / "out",
     )
@@ -180,7 +189,7 @@ def test_a_network_without_a_recipe_cannot_stage_recordings(place, run, tmp_path
 
 
 def test_a_dataset_without_a_recipe_is_refused(run, tmp_path):
-    (tmp_path / "config.toml").write_text(CONFIG.replace('recipe = "bioradar"\n', ""))
+    (tmp_path / "config.toml").write_text(CONFIG.replace('recipe = "actigraphy"\n', ""))
     ran = run("train", tmp_path / "config.toml")
     assert ran.code == 1
     assert mentions(ran.err, "dataset", "recipe")

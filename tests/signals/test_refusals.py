@@ -87,7 +87,7 @@ def table(values, **fields):
         ),
         (features("bioradar", radar_phase=Signal("P", 0 * NOISE, 50.0, "rad")), "flat or missing"),
         (features("bioradar", radar_phase=PHASE), "has 4 Hz, too slow for a heart_band to 2.2 Hz"),
-        (lambda: sg.signal_quality(recording(eeg=EEG), "eeg-emg"), "Give epoch_seconds"),
+        (lambda: sg.signal_quality(recording(eeg=EEG), "eeg-emg"), "no scoring, expected epoch_seconds"),
         (lambda: sg.signal_quality(recording(eeg=EEG), "eeg-emg", rules="grade"), "Did you mean 'graded'"),
         (lambda: sg.features(recording(eeg=EEG), "mouse-eeg"), "'mouse-eeg' ... mean 'mouse-eeg-emg'"),
         # recipes
@@ -105,7 +105,7 @@ def table(values, **fields):
         (changed("human-eeg", spectrogram={"bins": [[1, 10]]}), "spectrogram.bins[0] is ... 3 values"),
         (changed("human-eeg", spectrogram={"bins": [[1, 10, 4]]}), "bins[0] is ... whole widths"),
         (changed("human-eeg", spectrogram={"bins": [[0, 30, 1e-9]]}), "bins[0] is ... of 1 to 10,000"),
-        (changed("human-eeg", spectrogram={"frames": 0}), "spectrogram.frames ... 0 ... whole"),
+        (changed("human-eeg", spectrogram={"frames": 0}), "spectrogram.frames is 0, expected"),
         (changed("human-eeg", spectrogram={"n_tapers": 9}), "spectrogram: n_tapers is 9"),
         (changed("human-eeg", spectrogram={"channels": "eeg"}), "spectrogram.channels is 'eeg'"),
         (changed("human-eeg", emg={"band": [50, 20]}), "emg.band is [50.0, 20.0] ... lower, upper"),
@@ -113,7 +113,7 @@ def table(values, **fields):
         (changed("human-eeg", scaling={"clip": -1}), "scaling.clip is -1.0"),
         (changed("human-eeg", absolute="clock"), "absolute is 'clock'"),
         (changed("actigraphy", groups=["sadhe"]), "groups[0] is 'sadhe' ... Did you mean 'sadeh'"),
-        (changed("actigraphy", groups=[]), "groups is ... at least 1"),
+        (changed("actigraphy", groups=[]), "groups ... length of at least 1"),
         (changed("actigraphy", counts="te-lindert"), "counts is 'te-lindert', expected 'actigraph'"),
         (changed("heartbeats", heart={"bands": {"hf": [0.15, 3]}}), "heart: bands.hf reaches 3 Hz"),
         (

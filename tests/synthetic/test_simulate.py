@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from messages import naming
-from stageguard.errors import InputError
 from stageguard.synthetic.night import simulate_night
 
 
@@ -44,16 +42,6 @@ def test_adult_nights_have_the_shape_of_sleep():
     assert band.low < np.mean([fragmentation(night) for night in nights]) < band.high
 
 
-def test_mice_sleep_in_many_short_bouts():
-    night = simulate_night("mouse-eeg-emg-3", hours=24, seed=1)
-    assert night.density.epoch_seconds == 4.0
-    assert night.density.n_epochs == 21_600
-    labels = night.expert.labels
-    assert 0.3 < np.mean(labels == 0) < 0.7
-    assert 0.02 < np.mean(labels == 2) < 0.12
-    assert 0.02 < fragmentation(labels) < 0.05
-
-
 def test_the_species_decides_and_not_the_name():
     mouse = sg.Profile.load("mouse-eeg-emg-3")
     renamed = simulate_night(mouse.replace(name="our lab"), seed=3, hours=1)
@@ -69,39 +57,3 @@ def test_one_seed_is_one_night():
     assert first.density != other.density
     generator = simulate_night("human-psg-5", seed=np.random.default_rng(5))
     assert generator.density == first.density
-
-
-def test_nights_say_that_they_are_synthetic():
-    night = simulate_night("human-psg-5", hours=1)
-    assert night.density.source == "synthetic"
-    assert night.expert.scorer == "synthetic"
-
-
-def test_sharpness_moves_confidence_not_choice():
-    calm, sharp = (simulate_night("human-psg-5", sharpness=value).density for value in (1.0, 3.0))
-    np.testing.assert_array_equal(calm.argmax, sharp.argmax)
-    assert sharp.probabilities.max(axis=1).mean() > calm.probabilities.max(axis=1).mean() + 0.05
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"hours": 0}, ("hours", 0, "number")),
-        ({"hours": float("nan")}, ("hours", "finite")),
-        ({"sharpness": -1.0}, ("sharpness", "-1.0", 0)),
-    ],
-)
-def test_impossible_nights_are_refused(options, message):
-    with pytest.raises(InputError, match=naming(*message)):
-        simulate_night("human-psg-5", **options)
-
-
-def test_one_epoch_is_a_night_too():
-    assert simulate_night("human-psg-5", hours=30 / 3600).density.n_epochs == 1
-
-
-def test_mice_are_known_by_species_and_not_by_a_name():
-    mouse, adult = sg.Profile.load("mouse-eeg-emg-3"), sg.Profile.load("human-psg-3")
-    for profile, name in ((mouse, "lab"), (adult, "mouse-like")):
-        night = simulate_night(profile.replace(name=name), hours=2, seed=3)
-        assert (night.expert.labels == simulate_night(profile, hours=2, seed=3).expert.labels).all()

@@ -15,16 +15,13 @@ from stageguard.synthetic import chain
 from stageguard.synthetic.sleepers import (
     AGE_GROUPS,
     OSA_GROUPS,
-    SHIFTED,
     Sleeper,
     day_clock,
     draw_adult,
     draw_day,
-    draw_infant,
     draw_mouse,
     draw_night,
     kind_of,
-    known_shifts,
     night_clock,
 )
 
@@ -120,52 +117,6 @@ def test_mice_sleep_by_day_and_in_short_bouts():
         assert band.low <= 100 * np.mean(lengths == 1) <= band.high
 
 
-def rare_share(nights, source, goal):
-    """Share of the exits of a stage that lead to another."""
-    counts = sum(counted(night, 5) for night in nights)
-    leaving = counts.sum(axis=1) - np.diag(counts)
-    return counts[AASM5.index(source), AASM5.index(goal)] / leaving[AASM5.index(source)]
-
-
-def test_narcolepsy_enters_rem_from_wake_and_early():
-    drawn = {}
-    for variant in ("adult", "narcolepsy"):
-        kind = kind_of("human-psg-5", variant)
-        drawn[variant] = [draw_night(kind, draw_adult(5, n), 5, 8).hypnogram for n in range(1, 41)]
-    labels = {variant: [night.labels for night in nights] for variant, nights in drawn.items()}
-    assert rare_share(labels["narcolepsy"], "W", "R") > 5 * rare_share(labels["adult"], "W", "R")
-    early = {
-        variant: np.mean([sleep_statistics(night).rem_latency_minutes <= 15 for night in nights])
-        for variant, nights in drawn.items()
-    }
-    assert early["adult"] < 0.15
-    assert 0.25 < early["narcolepsy"] < 0.75
-    changes = {variant: np.mean([np.mean(np.diff(n) != 0) for n in own]) for variant, own in labels.items()}
-    assert changes["narcolepsy"] > 1.15 * changes["adult"]
-
-
-def test_infants_fall_asleep_into_active_sleep():
-    kind = kind_of("human-psg-3", "infant")
-    nights = [draw_night(kind, draw_infant(5, n), 5, 8).hypnogram.labels for n in range(1, 31)]
-    used = set(np.concatenate(nights).tolist())
-    assert used == {AASM5.index(name) for name in ("W", "N2", "R")}
-    assert rare_share(nights, "W", "R") > 0.7
-    asleep = np.concatenate(nights)
-    asleep = asleep[asleep != AASM5.wake_index]
-    assert 0.45 < np.mean(asleep == AASM5.rem_index) < 0.7
-
-
-def test_narcoleptic_mice_have_cataplexy():
-    found = {}
-    for variant in ("adult", "narcolepsy"):
-        kind = kind_of(MOUSE, variant)
-        days = [draw_day(kind, draw_mouse(3, n), 3, 24).hypnogram.labels for n in range(1, 5)]
-        counts = sum(counted(day, 3) for day in days)
-        found[variant] = counts[0, 2] / (counts[0].sum() - counts[0, 0])
-    assert found["adult"] < 0.005
-    assert found["narcolepsy"] > 0.02
-
-
 def test_a_cohort_of_25_has_the_papers_groups_and_the_first_ones_differ():
     people = [draw_adult(1, number) for number in range(1, 26)]
     ages = Counter(person.covariates["age_group"] for person in people)
@@ -191,35 +142,6 @@ def test_a_sleeper_depends_on_seed_and_number_only():
     assert nights[0] != nights[2]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("covariate", "group"), [("osa", "moderate/severe"), ("age", "70+")])
-def test_groups_differ_by_the_known_amounts(covariate, group):
-    """The seed is another one than that the amounts were measured with."""
-    kind = kind_of("human-cardiorespiratory-3")
-    known = known_shifts("cardiorespiratory")[f"{covariate} {group}"]
-    rows = {}
-    for name in ("reference", group):
-        chosen = {"age_group": "40-55", "osa_group": "none"}
-        if name == group:
-            chosen["osa_group" if covariate == "osa" else "age_group"] = group
-        found = [
-            sleep_statistics(draw_night(kind, draw_adult(99, number, **chosen), 99, 8).hypnogram)
-            for number in range(1, 301)
-        ]
-        rows[name] = np.array(
-            [
-                [one.stage_minutes["N3"] if key == "n3_minutes" else getattr(one, key) for key in SHIFTED]
-                for one in found
-            ]
-        )
-    difference = np.nanmean(rows[group], axis=0) - np.nanmean(rows["reference"], axis=0)
-    error = np.sqrt((np.nanvar(rows[group], axis=0) + np.nanvar(rows["reference"], axis=0)) / 300)
-    for name, own, spread in zip(SHIFTED, difference, error, strict=True):
-        assert abs(own - known[name]) < 3.5 * spread, name
-    largest = "tst_minutes" if covariate == "osa" else "n3_minutes"
-    assert abs(known[largest]) > 5 * error[SHIFTED.index(largest)]  # a shift that is there to be found
-
-
 def test_lifted_matrices_merge_into_the_coarse_one():
     rng = np.random.default_rng(0)
     fine = rng.dirichlet(np.ones(5), size=5) * 0.2 + 0.8 * np.eye(5)
@@ -233,27 +155,3 @@ def test_lifted_matrices_merge_into_the_coarse_one():
     np.testing.assert_allclose(flow / flow.sum(axis=1, keepdims=True), coarse, atol=1e-6)
     # from N2, N1 is as much more likely than N3 as before
     assert bent[2, 1] / bent[2, 3] == pytest.approx(fine[2, 1] / fine[2, 3])
-
-
-def test_expected_transitions_are_those_of_stepping_through_the_night():
-    kind = kind_of("human-psg-5")
-    clock = night_clock(kind, None, 1.0)
-    steps = chain.step_matrices(kind.law, clock)
-    np.testing.assert_allclose(steps.sum(axis=2), 1)
-    here, counts = kind.begin, np.zeros((15, 15))
-    for matrix in steps:
-        for _ in range(clock.slot_epochs):
-            counts += here[:, None] * matrix
-            here = here @ matrix
-    folded = counts.reshape(3, 5, 3, 5).sum(axis=(0, 2))
-    np.testing.assert_allclose(chain.expected_transitions(kind.law, clock, kind.begin), folded, atol=1e-9)
-
-
-def test_draws_follow_the_steps():
-    kind = kind_of(MOUSE)
-    clock = day_clock(kind, 1, 3.0)
-    flat = chain.ChainClock(clock.gate[:1], clock.stretch[:1], 10**6)
-    labels = chain.draw(np.random.default_rng(1), kind.law, flat, 60_000, kind.begin)
-    wanted = chain.expected_transitions(kind.law, flat)
-    found = counted(labels, 3)
-    np.testing.assert_allclose(found / found.sum(), wanted / wanted.sum(), atol=0.02)

@@ -8,11 +8,11 @@
 
 from __future__ import annotations
 
+from stageguard.synthetic.body import SignalEvent as SignalEvent
 from stageguard.synthetic.cohort import Plan as Plan
 from stageguard.synthetic.cohort import Subject as Subject
 from stageguard.synthetic.cohort import simulate_cohort as simulate_cohort
 from stageguard.synthetic.cohort import simulate_recording as simulate_recording
-from stageguard.synthetic.events import SignalEvent as SignalEvent
-from stageguard.synthetic.events import Simulated as Simulated
+from stageguard.synthetic.signals import Simulated as Simulated
 
 __all__ = ["Plan", "SignalEvent", "Simulated", "Subject", "simulate_cohort", "simulate_recording"]

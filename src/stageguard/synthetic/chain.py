@@ -64,19 +64,16 @@ def step_matrices(law: BoutLaw, clock: ChainClock) -> Floats:
 def expected_transitions(law: BoutLaw, clock: ChainClock, start: Floats | None = None) -> Floats:
     """Return the expected number of transitions between stages (n_stages, n_stages), over all slots.
 
-    The first epoch has the distribution `start` (n_phases * n_stages,), or by default the stationary one of
-    repeated days.
+    The first epoch has the distribution `start`, or by default the stationary one of repeated days.
     """
     steps = step_matrices(law, clock)
     within, across = _powers(steps, clock.slot_epochs)
-    if start is None:
-        start = _rest(reduce(np.matmul, across))
-    here, counts, k = start, np.zeros(steps.shape[1:]), len(law.exits)
+    here = _rest(reduce(np.matmul, across)) if start is None else start
+    counts, k = np.zeros(steps.shape[1:]), len(law.exits)
     for slot, matrix in enumerate(steps):
         counts += (here @ within[slot])[:, None] * matrix
         here = here @ across[slot]
-    folded = counts.reshape(N_PHASES, k, N_PHASES, k).sum(axis=(0, 2))
-    return np.asarray(folded)
+    return np.asarray(counts.reshape(N_PHASES, k, N_PHASES, k).sum(axis=(0, 2)))
 
 
 def calibrate_law(
@@ -101,15 +98,12 @@ def calibrate_law(
     for _ in range(ROUNDS):
         counts = expected_transitions(law, clock, start)
         bouts = counts.sum(axis=1, where=off)
-        is_seen = bouts > 0  # a stage that is never entered keeps its law
-        bouts = np.where(is_seen, bouts, 1.0)
-        exits = np.where(is_seen[:, None] & (counts > 0), counts / bouts[:, None], wanted_exits)
+        exits = np.where(counts > 0, counts / bouts[:, None], wanted_exits)
         ratio = np.divide(wanted_exits, exits, out=np.zeros_like(exits), where=off & (wanted_exits > 0))
         moved = law.exits * ratio**EAGERNESS
-        moved /= moved.sum(axis=1, keepdims=True)
-        mean = np.where(is_seen, counts.sum(axis=1) / bouts, wanted_mean)
+        mean = counts.sum(axis=1) / bouts
         leave = np.minimum(law.long_leave * (mean / wanted_mean) ** EAGERNESS, MAX_LEAVE)
-        law = BoutLaw(law.brief_share, leave, moved)
+        law = BoutLaw(law.brief_share, leave, moved / moved.sum(axis=1, keepdims=True))
     return law
 
 
@@ -121,11 +115,11 @@ def draw(rng: np.random.Generator, law: BoutLaw, clock: ChainClock, n_epochs: in
     chance = rng.random(n_epochs + 1).tolist()
     begin = np.cumsum(start)
     state = min(int(np.searchsorted(begin, chance[0] * begin[-1], side="right")), len(start) - 1)
-    states, last, length = [], len(rows) - 1, clock.slot_epochs
+    states = []
     for epoch in range(n_epochs):
         states.append(state)
-        state = bisect_right(rows[min(epoch // length, last)][state], chance[epoch + 1])
-        state = min(state, len(start) - 1)
+        row = rows[min(epoch // clock.slot_epochs, len(rows) - 1)][state]
+        state = min(bisect_right(row, chance[epoch + 1]), len(start) - 1)
     return (np.array(states) % len(law.exits)).astype(np.int8)
 
 

@@ -1,51 +1,60 @@
-"""Simulated cohorts: subjects, and folders of their recordings in a dataset's layout."""
+"""Simulated cohorts: subjects, and folders of their recordings in the layout of a dataset."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import asdict, dataclass, field
 from functools import partial
-from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from stageguard import checks
-from stageguard.errors import InputError, OutputError, OutputExistsError
-from stageguard.files import SYNTHETIC_FILE, exists_error
+from stageguard.arrays import Ints
+from stageguard.errors import OutputError, OutputExistsError
+from stageguard.extras import library
+from stageguard.files import SYNTHETIC_FILE, SYNTHETIC_WORD, exists_error
 from stageguard.measures.statistics import sleep_statistics
+from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import REPORTED
+from stageguard.night.recording import Series, Signal
 from stageguard.profile.profile import Profile
 from stageguard.signals.modalities import Modality, modality_of
 from stageguard.storage import local_only
-from stageguard.synthetic.events import SignalEvent, Simulated
+from stageguard.synthetic.body import APNOEA, HYPOPNOEA, SignalEvent
+from stageguard.synthetic.polysomnography import simulate_polysomnogram
+from stageguard.synthetic.signals import (
+    CLIP_MV,
+    Simulated,
+    simulate_heart_and_breathing,
+    simulate_mouse,
+    simulate_radar,
+    simulate_watch,
+)
 from stageguard.synthetic.sleepers import (
+    SimulatedSleep,
     Sleeper,
     draw_adult,
     draw_day,
-    draw_infant,
     draw_mouse,
     draw_night,
     kind_of,
-    known_shifts,
 )
 from stageguard.version import __version__
 
-LAYOUTS = {
-    "eeg-emg": ("mat", "parquet", "csv"),
-    "actigraphy": ("txt",),
-    "cardiorespiratory": ("edf",),
-    "bioradar": ("npz", "edf"),
-    "polysomnography": ("edf",),
-}
 LONGEST_HOURS = 72.0
 MOST_SUBJECTS = 999
-SUBJECTS_FILE, EVENTS_FILE, README_FILE = "synthetic-subjects.tsv", "synthetic-events.tsv", "README.txt"
 MADE_BY = f"stageguard {__version__}"
+NOTE = (
+    f"{SYNTHETIC_WORD} DATA. Nobody slept here: {MADE_BY} made up every number in this folder, to try out "
+    "software. It is no evidence about real sleepers and must not be published as data."
+)
 STATISTICS = tuple(quantity.key for quantity in REPORTED)
 
 Run = Callable[[Callable[[int], "Subject"], Sequence[int]], Iterable["Subject"]]
@@ -59,28 +68,15 @@ class Plan:
     n_subjects: int  # subject 3 is the same in a cohort of 3 and of 30
     hours: float | None = None  # of each recording; by default 4 for mice, 8 for people
     seed: int = 0  # the same seed gives the same files, byte by byte
-    variant: str = "adult"  # kind of sleeper: "adult", "narcolepsy" or "infant"
-    layout: str | None = None  # kind of files, if the dataset has several
 
     def __post_init__(self) -> None:
-        """Check every option, and fill in defaults."""
+        """Check every option, and fill in the default."""
         modality = modality_of(self.modality)
         checks.whole(self.n_subjects, "subjects", low=1, high=MOST_SUBJECTS)
         two_epochs = 2 * modality.epoch_seconds / 3600
         hours = modality.hours if self.hours is None else self.hours
-        hours = checks.number(hours, "hours", low=two_epochs, high=LONGEST_HOURS)
+        object.__setattr__(self, "hours", checks.number(hours, "hours", low=two_epochs, high=LONGEST_HOURS))
         checks.whole(self.seed, "seed")
-        layout = LAYOUTS[modality.name][0] if self.layout is None else self.layout
-        choices = (
-            ("variant", self.variant, ("adult", "narcolepsy", "infant")[: 3 - modality.is_mouse]),
-            ("layout", layout, LAYOUTS[modality.name]),
-        )
-        for what, value, known in choices:
-            if value not in known:
-                listed = ", ".join(known)
-                raise InputError(f"{what} is {value!r}, expected one of {listed} for {self.modality}.")
-        object.__setattr__(self, "hours", hours)
-        object.__setattr__(self, "layout", layout)
 
     @property
     def recorded(self) -> Modality:
@@ -90,20 +86,8 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, for the file that marks the folder as synthetic."""
         profile = Profile.load(self.recorded.profile)
-        shifts = known_shifts(self.modality) if self.variant == "adult" else {}
-        return {
-            "synthetic": True,
-            "made_by": MADE_BY,
-            "modality": self.modality,
-            "dataset": self.recorded.dataset,
-            "layout": self.layout,
-            "n_subjects": self.n_subjects,
-            "hours": self.hours,
-            "seed": self.seed,
-            "variant": self.variant,
-            "profile": {"name": profile.name, "sha256": profile.sha256},
-            "group_differences": {group: dict(shift) for group, shift in shifts.items()},
-        }
+        about = {"synthetic": True, "note": NOTE, "made_by": MADE_BY, "dataset": self.recorded.dataset}
+        return about | asdict(self) | {"profile": {"name": profile.name, "sha256": profile.sha256}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,26 +96,20 @@ class Subject:
 
     subject: str
     covariates: Mapping[str, float | str]
-    start: datetime | None
-    statistics: Mapping[str, float]  # of the true stages, between lights off and lights on
+    # of the true stages, between lights off and lights on; None where undefined
+    statistics: Mapping[str, float | None]
     stage_percent: Mapping[str, float]  # of the whole recording
     events: tuple[SignalEvent, ...] = field(repr=False)  # artefacts, sensor losses, apnoeas
 
 
 def simulate_recording(
-    modality: str,
-    number: int = 1,
-    *,
-    seed: int = 0,
-    hours: float | None = None,
-    variant: str = "adult",
-    sleeper: Sleeper | None = None,
+    modality: str, number: int = 1, *, seed: int = 0, hours: float | None = None
 ) -> Simulated:
-    """Return the recording of a cohort's subject, or of your own sleeper, in memory.
+    """Return the recording of a cohort's subject in memory.
 
     Parameters
     ----------
-    modality : {"eeg-emg", "actigraphy", "cardiorespiratory", "bioradar"}
+    modality : {"eeg-emg", "actigraphy", "cardiorespiratory", "bioradar", "polysomnography"}
         What is recorded.
     number : int
         Which subject of the cohort, from 1.
@@ -139,18 +117,22 @@ def simulate_recording(
         Same seed, same cohort.
     hours : float, optional
         Length of the recording; by default 4 for mice, 8 for people.
-    variant : {"adult", "narcolepsy", "infant"}
-        Whose sleep.
-    sleeper : Sleeper, optional
-        A sleeper in place of the cohort's subject.
 
     Returns
     -------
     Simulated
         `recording`, the truth about it as `night`, and `events`.
     """
-    plan = Plan(modality, number, hours, seed, variant)
-    return _simulate(plan, number if sleeper is None else sleeper)
+    plan = Plan(modality, number, hours, seed)
+    recorded, length = plan.recorded, plan.hours
+    assert length is not None
+    layout, kind = LAYOUTS[modality], kind_of(recorded.profile)
+    sleeper = (draw_mouse if recorded.is_mouse else draw_adult)(seed, number)
+    if recorded.is_mouse:
+        night = draw_day(kind, sleeper, seed, length)
+    else:
+        night = draw_night(kind, sleeper, seed, length, recorded.awake_minutes)
+    return layout.simulate(night, sleeper, seed, layout.name.format(number))
 
 
 def simulate_cohort(
@@ -174,155 +156,216 @@ def simulate_cohort(
     -------
     tuple of Subject
     """
-    folder = Path(folder)
-    _check_place(folder, overwrite)
-    staging = _sibling(folder, "making")
-    try:
-        staging.mkdir(parents=True)
-        task = partial(write_subject, plan, staging)
-        subjects = tuple((run or map)(task, range(1, plan.n_subjects + 1)))
-        if finish := getattr(module_of(plan.recorded), "finish", None):
-            finish(subjects, staging, plan.layout)
-        _write_truth(plan, subjects, staging)
-        _put(staging, folder)
-    except OSError as error:
-        if isinstance(error, OutputError):
-            raise
-        raise OutputError(
-            f"cannot write {folder}: {error.strerror or error}. Choose a folder you can write to."
-        ) from error
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-    return subjects
-
-
-def _check_place(folder: Path, overwrite: bool) -> None:
-    """Refuse a folder that contains anything but an earlier simulation that may be replaced."""
-    local_only(folder, "a simulation")
+    checks.choice(plan.modality, "modality", WRITTEN)
+    folder = local_only(Path(folder), "a simulation").absolute()
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"cannot write {folder}: it is a file, expected a folder.")
-    if not folder.exists() or next(folder.iterdir(), None) is None:
-        return
-    if not (folder / SYNTHETIC_FILE).is_file():
-        raise OutputExistsError(
-            f"{folder} holds files that no simulation wrote, and is left alone. Choose another folder."
-        )
-    if not overwrite:
-        raise exists_error(folder, to="replace it, or choose another name")
+    if folder.exists() and any(folder.iterdir()):
+        if not (folder / SYNTHETIC_FILE).is_file():
+            raise OutputExistsError(f"{folder} holds files that no simulation wrote, and is left alone.")
+        if not overwrite:
+            raise exists_error(folder, to="replace it, or choose another name")
+    making, old = (
+        folder.with_name(f".{folder.name}.{what}-{os.urandom(4).hex()}") for what in ("new", "old")
+    )
+    try:
+        making.mkdir(parents=True)
+        task = partial(write_subject, plan, making)
+        subjects = tuple((run or map)(task, range(1, plan.n_subjects + 1)))
+        if plan.recorded.dataset == "shhs":
+            _write_covariates(subjects, making)
+        truth = plan.to_dict() | {"subjects": [asdict(subject) for subject in subjects]}
+        text = json.dumps(truth, indent=1, allow_nan=False) + "\n"
+        (making / SYNTHETIC_FILE).write_text(text, encoding="utf-8", newline="\n")
+        if folder.exists():
+            folder.rename(old)
+        try:
+            making.rename(folder)
+        except BaseException:
+            if old.exists():
+                old.rename(folder)
+            raise
+    except OutputError:
+        raise
+    except OSError as error:
+        raise OutputError(f"cannot write {folder}: {error.strerror or error}.") from error
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+    return subjects
 
 
 def write_subject(plan: Plan, folder: Path, number: int) -> Subject:
     """Simulate one subject of a plan and write its files; return the truth about it."""
-    simulated = _simulate(plan, number)
-    module_of(plan.recorded).write(simulated, folder, plan.layout)
-    recording, night = simulated.recording, simulated.night
-    truth = night.hypnogram
+    made = simulate_recording(plan.modality, number, seed=plan.seed, hours=plan.hours)
+    write = LAYOUTS[plan.modality].write
+    assert write is not None
+    write(made, folder)
+    recording, night, truth = made.recording, made.night, made.night.hypnogram
     measured = sleep_statistics(truth, lights_off=night.lights_off_seconds, lights_on=night.lights_on_seconds)
-    statistics = {name: float(getattr(measured, name)) for name in STATISTICS}
+    values = {name: float(getattr(measured, name)) for name in STATISTICS}
+    statistics = {name: None if np.isnan(value) else value for name, value in values.items()}
     shares = {name: 100 * float((truth.labels == i).mean()) for i, name in enumerate(truth.scheme.names)}
-    covariates = dict(recording.covariates)
-    return Subject(recording.subject, covariates, recording.start, statistics, shares, simulated.events)
+    return Subject(recording.subject, dict(recording.covariates), statistics, shares, made.events)
 
 
-def _simulate(plan: Plan, who: int | Sleeper) -> Simulated:
-    assert plan.hours is not None
-    modality, module = plan.recorded, module_of(plan.recorded)
-    draw_human = draw_infant if plan.variant == "infant" else draw_adult
-    draw = draw_mouse if modality.is_mouse else draw_human
-    sleeper = who if isinstance(who, Sleeper) else draw(plan.seed, who)
-    kind = kind_of(modality.profile, plan.variant)
-    if modality.is_mouse:
-        night = draw_day(kind, sleeper, plan.seed, plan.hours)
-    else:
-        awake_minutes = modality.awake_minutes
-        night = draw_night(kind, sleeper, plan.seed, plan.hours, awake_minutes)
-    name = module.name_of(sleeper.number, plan.layout)
-    simulated: Simulated = module.simulate(night, sleeper, plan.seed, name)
-    return simulated
+# ---- AccuSleep: MATLAB files of EEG, EMG and labels in a folder for each mouse
+
+LABEL_SECONDS = 2.5
+MOUSE_CODES = {"R": 1, "W": 2, "N": 3}
+HALF_DAY_HOURS = 12.0
 
 
-def module_of(modality: Modality) -> Any:
-    """Return the module of a modality, which simulates its signals and writes them in its dataset's layouts.
+def _write_accusleep(made: Simulated, folder: Path) -> None:
+    is_half = made.night.seconds / 3600 <= HALF_DAY_HOURS
+    folder = folder / made.recording.subject / ("Day1_light_cycle" if is_half else "Day1")
+    folder.mkdir(parents=True)
+    for role, signal in made.recording.signals.items():
+        assert isinstance(signal, Signal)
+        _write_mat(folder / f"{role.upper()}.mat", role.upper(), np.asarray(signal.samples))
+    _write_mat(folder / "labels.mat", "labels", label_codes(made.night.hypnogram).astype(np.float64))
 
-    Every module has ``simulate(night, sleeper, seed, name)``; ``name_of(number, layout)``, the subject's
-    name; ``write(simulated, folder, layout)`` for one recording; ``FILE_LIST``, the README's text on the
-    files of each layout; and ``READ_OPTIONS``, the options with which `stageguard features` reads them. A
-    module whose cohorts have tables has ``finish(subjects, folder, layout)``.
-    """
-    return import_module(f"stageguard.synthetic.{modality.name.replace('-', '_')}")
+
+def _write_mat(path: Path, name: str, values: npt.NDArray[np.generic]) -> None:
+    library("scipy.io", "MATLAB files").savemat(path, {name: values[None]})
+    with path.open("r+b") as file:  # in place of the time, so that the same seed gives the same bytes
+        file.write(f"MATLAB 5.0 MAT-file, {SYNTHETIC_WORD} recording by {MADE_BY}".ljust(116).encode("ascii"))
 
 
-def _write_truth(plan: Plan, subjects: Sequence[Subject], folder: Path) -> None:
-    names = list(dict.fromkeys(name for subject in subjects for name in subject.covariates))
-    stages = list(subjects[0].stage_percent)
-    rows = [["subject", *names, *STATISTICS, *(f"{name}_percent" for name in stages)]]
-    events = [["subject", "kind", "channel", "start_seconds", "seconds"]]
-    for subject in subjects:
-        facts = [subject.covariates.get(name) for name in names]
-        truth = [*subject.statistics.values(), *subject.stage_percent.values()]
-        rows.append([subject.subject, *map(_cell, [*facts, *truth])])
-        for event in subject.events:
-            times = f"{event.start_seconds:.2f}", f"{event.seconds:.2f}"
-            events.append([subject.subject, event.kind, event.channel or "all", *times])
-    for name, table in ((SUBJECTS_FILE, rows), (EVENTS_FILE, events)):
-        (folder / name).write_text(
-            "".join("\t".join(row) + "\n" for row in table), encoding="utf-8", newline="\n"
+def label_codes(night: Hypnogram) -> Ints:
+    """Return a code per 2.5 s: the stage at its middle. Epochs of 4 s can be restored from these codes."""
+    codes = np.array([MOUSE_CODES[name] for name in night.scheme.names])
+    middles = (np.arange(int(night.n_epochs * night.epoch_seconds / LABEL_SECONDS)) + 0.5) * LABEL_SECONDS
+    return np.asarray(codes[night.labels[(middles / night.epoch_seconds).astype(np.int64)]], dtype=np.int64)
+
+
+# ---- Sleep-Accel: text files of a watch
+
+WATCH_CODES = {"W": 0, "N1": 1, "N2": 2, "N3": 3, "R": 5}
+WATCH_FILES = {  # role -> folder, ending, format
+    "acceleration": ("motion", "acceleration", "%.5f %.6f %.6f %.6f"),
+    "heart_rate": ("heart_rate", "heartrate", "%.5f,%d"),
+    "steps": ("steps", "steps", "%.4f,%d"),
+    "labels": ("labels", "labeled_sleep", "%d %d"),
+}
+
+
+def _write_sleep_accel(made: Simulated, folder: Path) -> None:
+    night = made.night.hypnogram
+    codes = np.array([WATCH_CODES[name] for name in night.scheme.names])[night.labels]
+    tables = {"labels": np.column_stack([np.rint(np.arange(night.n_epochs) * night.epoch_seconds), codes])}
+    for role, series in made.recording.signals.items():
+        assert isinstance(series, Series)
+        tables[role] = np.column_stack([series.times, series.values])
+    for role, (subfolder, ending, row_format) in WATCH_FILES.items():
+        (folder / subfolder).mkdir(parents=True, exist_ok=True)
+        path = folder / subfolder / f"{made.recording.subject}_{ending}.txt"
+        np.savetxt(path, tables[role], row_format, newline="\n", encoding="ascii")
+
+
+# ---- SHHS at the NSRR: EDF, scorings in XML, a table of covariates
+
+SHHS_STAGES = {
+    **{"W": "Wake|0", "N1": "Stage 1 sleep|1", "N2": "Stage 2 sleep|2"},
+    **{"N3": "Stage 3 sleep|3", "R": "REM sleep|5"},
+}
+CONCEPTS = {APNOEA: "Obstructive apnea|Obstructive Apnea", HYPOPNOEA: "Hypopnea|Hypopnea"}
+# what the files can hold, in the unit of the file, which has mV instead of uV
+LIMITS = {"spo2": (0.0, 100.0), "heart_rate": (0.0, 250.0), "ecg": (-CLIP_MV, CLIP_MV)}
+LIMITS |= dict.fromkeys(("thorax", "abdomen", "airflow"), (-1.0, 1.0))
+LIMITS |= dict.fromkeys(("eeg", "eeg_2", "eog", "eog_2", "emg"), (-0.5, 0.5))
+
+
+def _write_shhs(made: Simulated, folder: Path) -> None:
+    edfio, recording = library("edfio", "EDF"), made.recording
+    edfs = folder / "polysomnography" / "edfs" / "shhs1"
+    scorings = folder / "polysomnography" / "annotations-events-nsrr" / "shhs1"
+    for subfolder in (edfs, scorings):
+        subfolder.mkdir(parents=True, exist_ok=True)
+    channels = []
+    for role, signal in recording.signals.items():
+        assert isinstance(signal, Signal)
+        factor, unit = (1000.0, "mV") if signal.unit == "uV" else (1.0, signal.unit)
+        channels.append(
+            edfio.EdfSignal(
+                np.clip(signal.read() / factor, *LIMITS[role]),
+                signal.rate_hz,
+                label=signal.name,
+                transducer_type=SYNTHETIC_WORD,
+                physical_dimension=unit,
+                physical_range=LIMITS[role],
+            )
         )
-    (folder / README_FILE).write_text(readme(plan), encoding="utf-8", newline="\n")
-    (folder / SYNTHETIC_FILE).write_text(
-        json.dumps(plan.to_dict(), indent=2) + "\n", encoding="utf-8", newline="\n"
+    assert recording.start is not None
+    sex = recording.covariates.get("sex", "X")
+    edfio.Edf(
+        channels,
+        patient=edfio.Patient(code=recording.subject, sex=sex, name=SYNTHETIC_WORD),
+        recording=edfio.Recording(
+            startdate=recording.start.date(), equipment_code=f"stageguard_{__version__}"
+        ),
+        starttime=recording.start.time(),
+        data_record_duration=1,
+    ).write(edfs / f"shhs1-{recording.subject}.edf")
+    text = nsrr_xml(made.night.hypnogram, made.events)
+    path = scorings / f"shhs1-{recording.subject}-nsrr.xml"
+    path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def nsrr_xml(night: Hypnogram, events: Sequence[SignalEvent]) -> str:
+    """Return stages and respiratory events in the NSRR's XML format."""
+    clock = night.start.strftime("%d.%m.%y %H.%M.%S") if night.start else "01.01.00 00.00.00"
+    seconds = night.epoch_seconds
+    rows = [("", "Recording Start Time", 0.0, night.n_epochs * seconds, f"<ClockTime>{clock}</ClockTime>")]
+    place = "<SignalLocation>ABDO RES</SignalLocation>"
+    for event in events:
+        if event.kind in CONCEPTS:
+            what = "Respiratory|Respiratory", CONCEPTS[event.kind]
+            rows.append((*what, event.start_seconds, event.seconds, place))
+    for first, end in pairwise(np.flatnonzero(np.diff(night.labels, prepend=-2, append=-2)).tolist()):
+        stage = SHHS_STAGES[night.scheme.names[night.labels[first]]]
+        rows.append(("Stages|Stages", stage, first * seconds, (end - first) * seconds, ""))
+    lines = "".join(
+        f"<ScoredEvent><EventType>{kind}</EventType><EventConcept>{concept}</EventConcept>"
+        f"<Start>{start:.1f}</Start><Duration>{length:.1f}</Duration>{more}</ScoredEvent>\n"
+        for kind, concept, start, length, more in rows
     )
-
-
-def _cell(value: float | str | None) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "n/a"
-    return value if isinstance(value, str) else f"{value:.6g}"
-
-
-def _sibling(folder: Path, what: str) -> Path:
-    folder = folder.absolute()
-    return folder.with_name(f".{folder.name}.{what}-{os.urandom(4).hex()}")
-
-
-def _put(staging: Path, folder: Path) -> None:
-    """Rename the finished folder; an earlier one is removed when the new one is in place."""
-    if not folder.exists():
-        staging.rename(folder)
-        return
-    old = _sibling(folder, "old")
-    folder.rename(old)
-    try:
-        staging.rename(folder)
-    except BaseException:
-        old.rename(folder)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def readme(plan: Plan) -> str:
-    """Return the text for README.txt."""
-    modality, layout = plan.recorded, module_of(plan.recorded)
-    who = "mice" if modality.is_mouse else "people"
-    is_adult, is_usual_layout = plan.variant == "adult", plan.layout == LAYOUTS[modality.name][0]
-    of_variant = "" if is_adult else f", variant {plan.variant}"
-    cohort = f"{plan.n_subjects} {who}, {plan.hours:g} h each, {plan.modality}, seed {plan.seed}{of_variant}"
-    command = (
-        f"stageguard simulate --modality {plan.modality} --subjects {plan.n_subjects} --hours {plan.hours:g} "
-        f"--seed {plan.seed}{'' if is_adult else f' --variant {plan.variant}'}"
-        f"{'' if is_usual_layout else f' --layout {plan.layout}'} -o FOLDER"
-    )
-    dataset = f"--dataset {modality.dataset}{layout.READ_OPTIONS}"
-    return f"""SYNTHETIC DATA. Nobody slept here: {MADE_BY} made up every number in this folder.
-It is for trying out software. It is no evidence about real {who}, and must not be published as data.
-
-{cohort}. Made again, to the byte, by:
-  {command}
-
-{layout.FILE_LIST[plan.layout]}
-synthetic-subjects.tsv    covariates of each subject, and the true sleep statistics
-synthetic-events.tsv      where artefacts, losses of a sensor and apnoeas are
-synthetic.json            marks the folder: every reader of stageguard calls what is in it synthetic
-
-Read it:  stageguard features FOLDER {dataset} --recipe {modality.recipe} -o TABLES
+    return f"""<?xml version="1.0" encoding="UTF-8" standalone="no"?>
+<!-- {SYNTHETIC_WORD}: simulated by {MADE_BY}; nobody slept this night. -->
+<PSGAnnotation>
+<SoftwareVersion>Compumedics</SoftwareVersion>
+<EpochLength>{seconds:g}</EpochLength>
+<ScoredEvents>
+{lines}</ScoredEvents>
+</PSGAnnotation>
 """
+
+
+def _write_covariates(subjects: Sequence[Subject], folder: Path) -> None:
+    (folder / "datasets").mkdir()
+    rows: list[Sequence[object]] = [
+        ("nsrrid", "visitnumber", "age_s1", "gender", "bmi_s1", "ahi_a0h3a", "synthetic")
+    ]
+    for subject in subjects:
+        age, sex, bmi, ahi = (subject.covariates[name] for name in ("age", "sex", "bmi", "ahi"))
+        rows.append((subject.subject, 1, age, 1 if sex == "M" else 2, bmi, ahi, 1))
+    path = folder / "datasets" / "shhs1-dataset-0.0.0-synthetic.csv"
+    path.write_text("".join(",".join(map(str, row)) + "\n" for row in rows), "utf-8", newline="\n")
+
+
+class Layout(NamedTuple):
+    """How a modality's recordings are simulated, named and written."""
+
+    simulate: Callable[[SimulatedSleep, Sleeper, int, str], Simulated]
+    name: str  # of a subject, by number; none of the dataset's own
+    write: Callable[[Simulated, Path], None] | None = None
+
+
+LAYOUTS = {
+    "eeg-emg": Layout(simulate_mouse, "Mouse{:02d}_synthetic", _write_accusleep),
+    "actigraphy": Layout(simulate_watch, "synthetic{:03d}", _write_sleep_accel),
+    "cardiorespiratory": Layout(simulate_heart_and_breathing, "900{:03d}", _write_shhs),
+    "polysomnography": Layout(simulate_polysomnogram, "900{:03d}", _write_shhs),
+    "bioradar": Layout(simulate_radar, "synthetic-{:03d}"),
+}
+WRITTEN = tuple(name for name, layout in LAYOUTS.items() if layout.write is not None)

@@ -12,7 +12,7 @@ from stageguard.arrays import Floats, Indices
 from stageguard.errors import InputError
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.stages import AASM5, WNR3, StageScheme
+from stageguard.night.stages import AASM5, WNR3
 from stageguard.profile.profile import Profile, as_profile
 
 SOURCE = "synthetic"
@@ -27,37 +27,30 @@ class SimulatedNight:
     expert: Hypnogram
 
 
-@dataclass(frozen=True, slots=True)
-class BoutPhase:
-    """A stretch of sleep: mean bout length per stage, and weights of the next stages."""
-
-    mean_bout_seconds: Mapping[str, float]
-    leads_to: Mapping[str, Mapping[str, float]]
-
-
-# Shapes are our choice, set so that fragmentation and stage shares resemble scored adult nights.
-LIGHT = BoutPhase(
-    {"W": 60, "N1": 80, "N2": 400},
-    {"W": {"N1": 0.8, "N2": 0.2}, "N1": {"N2": 0.85, "W": 0.15}, "N2": {"W": 0.4, "N1": 0.6}},
-)
-DEEP = BoutPhase(
-    {"W": 40, "N1": 45, "N2": 130, "N3": 480},
-    {"W": {"N1": 0.6, "N2": 0.4}, "N1": {"N2": 1}, "N2": {"N3": 0.9, "W": 0.1}, "N3": {"N2": 0.9, "W": 0.1}},
-)
-REM = BoutPhase(
-    {"W": 40, "N1": 50, "N2": 60, "R": 480},
-    {
-        "W": {"N1": 0.7, "R": 0.3},
-        "N1": {"R": 0.8, "N2": 0.2},
-        "N2": {"R": 1},
-        "R": {"W": 0.45, "N1": 0.4, "N2": 0.15},
-    },
-)
-MOUSE_REST = BoutPhase(
-    {"W": 60, "N": 130, "R": 65},
-    {"W": {"N": 1}, "N": {"W": 0.8, "R": 0.2}, "R": {"W": 0.94, "N": 0.06}},
-)
-MOUSE_ACTIVE = BoutPhase({"W": 600, "N": 90, "R": 50}, MOUSE_REST.leads_to)
+# Stretches of sleep: mean seconds of a bout of each stage, and weights of the next stages. They are our
+# choice, set so that fragmentation and stage shares resemble scored adult nights.
+Phase = Mapping[str, tuple[float, Mapping[str, float]]]
+LIGHT: Phase = {
+    "W": (60, {"N1": 0.8, "N2": 0.2}),
+    "N1": (80, {"N2": 0.85, "W": 0.15}),
+    "N2": (400, {"W": 0.4, "N1": 0.6}),
+}
+DEEP: Phase = {
+    "W": (40, {"N1": 0.6, "N2": 0.4}),
+    "N1": (45, {"N2": 1}),
+    "N2": (130, {"N3": 0.9, "W": 0.1}),
+    "N3": (480, {"N2": 0.9, "W": 0.1}),
+}
+REM: Phase = {
+    "W": (40, {"N1": 0.7, "R": 0.3}),
+    "N1": (50, {"R": 0.8, "N2": 0.2}),
+    "N2": (60, {"R": 1}),
+    "R": (480, {"W": 0.45, "N1": 0.4, "N2": 0.15}),
+}
+MOUSE_REST: Phase = {"W": (60, {"N": 1}), "N": (130, {"W": 0.8, "R": 0.2}), "R": (65, {"W": 0.94, "N": 0.06})}
+MOUSE_ACTIVE: Phase = {
+    stage: (seconds, MOUSE_REST[stage][1]) for stage, seconds in (("W", 600), ("N", 90), ("R", 50))
+}
 
 # Minutes of light, deep and REM sleep in the successive cycles of a night: deep sleep early, REM late.
 CYCLES = ((14, 48, 10), (28, 36, 20), (42, 18, 28), (50, 8, 34), (52, 0, 40))
@@ -67,8 +60,7 @@ LONG_AWAKENING_CHANCE = 0.45  # after each cycle
 # Position of each stage in the stager's feature plane, in units of its noise: neighbours are confused.
 HUMAN_FEATURES = {"W": (0.0, 3.4), "N1": (0.2, 1.2), "N2": (2.3, 0.2), "N3": (4.9, 0.6), "R": (-1.0, -1.2)}
 MOUSE_FEATURES = {"W": (0.0, 3.2), "N": (3.0, 0.4), "R": (0.0, 0.0)}
-# Stages per scheme -> separation: signals scored in fewer stages (heart and breath, movement) separate them
-# worse.
+# Stages per scheme -> separation: signals scored in fewer stages (heart and breath, movement) do it worse.
 SEPARATION = {5: 0.95, 3: 0.74, 2: 0.55}
 SLOW_SHARE = 0.3  # of the noise variance: errors also come in short runs
 
@@ -119,7 +111,10 @@ def simulate_night(
     is_mouse = profile.species == "mouse"
     scheme = WNR3 if is_mouse else AASM5
     bouts = _mouse_bouts(rng, hours * 3600) if is_mouse else _human_bouts(rng, hours * 3600)
-    labels = _sample(bouts, scheme, n_epochs, profile.epoch_seconds)
+    # the stage at the middle of each epoch; shorter bouts may vanish, as arousals do in scoring
+    ends, stages = np.cumsum([length for _, length in bouts]), [scheme.index(stage) for stage, _ in bouts]
+    middles = (np.arange(n_epochs) + 0.5) * profile.epoch_seconds
+    labels = np.array(stages)[np.minimum(np.searchsorted(ends, middles, side="right"), len(stages) - 1)]
     centres = MOUSE_FEATURES if is_mouse else HUMAN_FEATURES
     separation = 1.15 if is_mouse else SEPARATION.get(profile.scheme.n_stages, 0.95)
     features = separation * np.array([centres[name] for name in scheme.names])
@@ -136,7 +131,7 @@ Bouts = list[tuple[str, float]]
 def _human_bouts(rng: np.random.Generator, seconds: float) -> Bouts:
     bouts: Bouts = [("W", rng.gamma(3.0, 270.0)), ("N1", rng.gamma(3.0, 60.0))]
     cycle = 0
-    while _length(bouts) < seconds:
+    while sum(length for _, length in bouts) < seconds:
         light, deep, rem = CYCLES[min(cycle, len(CYCLES) - 1)]
         for phase, minutes, first in ((LIGHT, light, "N2"), (DEEP, deep, "N3"), (REM, rem, "N2")):
             _run_phase(rng, bouts, phase, minutes * 60 * rng.gamma(16.0, 1 / 16.0), first)
@@ -148,45 +143,27 @@ def _human_bouts(rng: np.random.Generator, seconds: float) -> Bouts:
 
 def _mouse_bouts(rng: np.random.Generator, seconds: float) -> Bouts:
     bouts: Bouts = []
-    while _length(bouts) < seconds:
+    while sum(length for _, length in bouts) < seconds:
         _run_phase(rng, bouts, MOUSE_ACTIVE, rng.gamma(4.0, 450.0), "W")
         _run_phase(rng, bouts, MOUSE_REST, rng.gamma(4.0, 1200.0), "N")
     return bouts
 
 
-def _run_phase(rng: np.random.Generator, bouts: Bouts, phase: BoutPhase, seconds: float, first: str) -> None:
+def _run_phase(rng: np.random.Generator, bouts: Bouts, phase: Phase, seconds: float, first: str) -> None:
     """Append bouts until the phase's time is used up."""
     stage, used = first, 0.0
     while used < seconds:
-        length = phase.mean_bout_seconds[stage] * rng.gamma(1.3, 1 / 1.3)
+        mean_seconds, targets = phase[stage]
+        length = mean_seconds * rng.gamma(1.3, 1 / 1.3)
         bouts.append((stage, length))
         used += length
-        targets = phase.leads_to[stage]
         stage = str(rng.choice(list(targets), p=np.array(list(targets.values())) / sum(targets.values())))
 
 
-def _length(bouts: Bouts) -> float:
-    return sum(length for _, length in bouts)
-
-
-def _sample(bouts: Bouts, scheme: StageScheme, n_epochs: int, epoch_seconds: float) -> Indices:
-    """Return the stage at the middle of each epoch; shorter bouts may vanish, as arousals do in scoring."""
-    ends = np.cumsum([length for _, length in bouts])
-    stages = np.array([scheme.index(stage) for stage, _ in bouts])
-    middles = (np.arange(n_epochs) + 0.5) * epoch_seconds
-    return np.asarray(stages[np.minimum(np.searchsorted(ends, middles, side="right"), len(stages) - 1)])
-
-
-def _stager(
-    rng: np.random.Generator,
-    labels: Indices,
-    features: Floats,
-    sharpness: float,
-) -> Floats:
+def _stager(rng: np.random.Generator, labels: Indices, features: Floats, sharpness: float) -> Floats:
     """Return the softmax of a stager that knows the stages' positions and sees each epoch alone."""
-    n_epochs = len(labels)
+    n_epochs, keep = len(labels), 0.9
     slow = rng.standard_normal((n_epochs, 2))
-    keep = 0.9
     for t in range(1, n_epochs):
         slow[t] = keep * slow[t - 1] + np.sqrt(1 - keep**2) * slow[t]
     noise = np.sqrt(SLOW_SHARE) * slow + np.sqrt(1 - SLOW_SHARE) * rng.standard_normal((n_epochs, 2))

@@ -1,24 +1,32 @@
 """Synthetic polysomnograms: EEG, EOG, chin EMG and ECG whose waves follow the stages, with belts and oxygen.
 
 They show that software runs, not how well it works: these waves are what the authors of stagers looked for.
-Files as in SHHS at the NSRR.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 
 from stageguard.arrays import Floats, Floats32
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.recording import Signal
-from stageguard.synthetic import cardiorespiratory as shhs
-from stageguard.synthetic.body import BREATH_HZ, Breath, breathe, ecg_of
-from stageguard.synthetic.cardiorespiratory import ShhsChannel
-from stageguard.synthetic.events import SignalEvent, Simulated, scatter_events, simulated_recording
-from stageguard.synthetic.noise import drift, moments, shaped_noise, stream
-from stageguard.synthetic.sleepers import SimulatedSleep, Sleeper
+from stageguard.night.recording import Series, Signal
+from stageguard.synthetic.body import (
+    BREATH_HZ,
+    FLOW_LEFT,
+    Breath,
+    SignalEvent,
+    breathe,
+    drift,
+    ecg_of,
+    moments,
+    peak,
+    scatter_events,
+    shaped_noise,
+)
+from stageguard.synthetic.signals import Simulated, simulate_heart_and_breathing, simulated
+from stageguard.synthetic.sleepers import SimulatedSleep, Sleeper, stream
 
 RATE_HZ = 125.0  # of EEG, EOG and chin; SHHS has 125, and 50 for the eyes
 ECG_HZ = 250.0  # as in the second visit of SHHS; slower ones blur the intervals between beats
@@ -62,15 +70,7 @@ NEIGHBOURS = {
 }
 RESEMBLANCE = 0.22  # typical share of the neighbour
 BOUNDARY_SECONDS = 6.0  # by which stages change earlier or later than at the boundary of epochs
-CHANNELS = {  # by role, in the order of the file
-    "eeg": ShhsChannel("EEG C4-A1", RATE_HZ, "uV", (-0.5, 0.5)),
-    "eeg_2": ShhsChannel("EEG C3-A2", RATE_HZ, "uV", (-0.5, 0.5)),
-    "eog": ShhsChannel("EOG(L)", RATE_HZ, "uV", (-0.5, 0.5)),
-    "eog_2": ShhsChannel("EOG(R)", RATE_HZ, "uV", (-0.5, 0.5)),
-    "emg": ShhsChannel("EMG", RATE_HZ, "uV", (-0.5, 0.5)),
-    **shhs.CHANNELS,
-    "ecg": ShhsChannel("ECG", ECG_HZ, "uV", (-shhs.CLIP_MV, shhs.CLIP_MV)),
-}
+LABELS = {"eeg": "EEG C4-A1", "eeg_2": "EEG C3-A2", "eog": "EOG(L)", "eog_2": "EOG(R)", "emg": "EMG"}
 EVENTS = (  # kind, channel, number per hour, shortest and longest duration in seconds
     ("movement artefact", "eeg", 0.8, (3, 15)),
     ("sensor loss", "eeg", 0.03, (30, 300)),
@@ -79,15 +79,15 @@ EVENTS = (  # kind, channel, number per hour, shortest and longest duration in s
 )
 
 
-def simulate(night: SimulatedSleep, sleeper: Sleeper, seed: int, name: str) -> Simulated:
+def simulate_polysomnogram(night: SimulatedSleep, sleeper: Sleeper, seed: int, name: str) -> Simulated:
     """Return a night recorded at a sleep laboratory, with apnoeas that end in arousals."""
     truth, who, n_samples = night.hypnogram, sleeper.number, round(night.seconds * RATE_HZ)
-    breathing = shhs.simulate(night, sleeper, seed, name)  # belts, airflow, oxygen and apnoeas
-    apnoeas = [event for event in breathing.events if event.kind in shhs.CONCEPTS]
+    breathing = simulate_heart_and_breathing(night, sleeper, seed, name)
+    apnoeas = [event for event in breathing.events if event.kind in FLOW_LEFT]
     looks = _looks(stream(seed, "psg looks", who), truth)
-    is_open = _open_eyes(stream(seed, "psg eyelids", who), looks)
+    eyelids = drift(stream(seed, "psg eyelids", who), len(looks), 60)
+    is_open = ((eyelids > OPEN_EYES) & (looks[:, 0] > 0.5)).astype(np.float64)
     aroused = _arousals(stream(seed, "psg arousals", who), looks, apnoeas)
-
     c4, c3 = _eeg(stream(seed, "psg eeg", who), looks, is_open, aroused, n_samples)
     rng = stream(seed, "psg eyes", who)
     eyes = _eyes(rng, looks, is_open, n_samples)
@@ -102,19 +102,18 @@ def simulate(night: SimulatedSleep, sleeper: Sleeper, seed: int, name: str) -> S
     rng = stream(seed, "psg artefacts", who)
     for event in events:
         _disturb(rng, event, channels)
-
     rng = stream(seed, "psg heart", who)
-    shares = looks[:: round(truth.epoch_seconds)]
-    breath = breathe(rng, shares, truth.epoch_seconds, apnoeas)
+    breath = breathe(rng, looks[:: round(truth.epoch_seconds)], truth.epoch_seconds, apnoeas)
     ecg = ecg_of(rng, _beats(rng, looks, breath), breath, ECG_HZ, round(night.seconds * ECG_HZ))
-    signals = dict(breathing.recording.signals)
+    signals: dict[str, Signal | Series] = {
+        role: Signal(LABELS[role], values.astype(np.float32), RATE_HZ, "uV")
+        for role, values in channels.items()
+    }
+    others = ("spo2", "heart_rate", "ecg", "thorax", "abdomen", "airflow")
+    signals |= {role: breathing.recording.signals[role] for role in others}
     signals["ecg"] = Signal("ECG", 1000 * ecg, ECG_HZ, "uV")
-    for role, values in channels.items():
-        signals[role] = Signal(CHANNELS[role].label, values.astype(np.float32), RATE_HZ, "uV")
     kept = [event for event in breathing.events if event.channel != "ecg"]
-    return simulated_recording(
-        name, {role: signals[role] for role in CHANNELS}, night, sleeper, events + kept
-    )
+    return simulated(name, signals, night, sleeper, events + kept)
 
 
 def _looks(rng: np.random.Generator, night: Hypnogram) -> Floats:
@@ -145,10 +144,6 @@ def _smooth(values: Floats, width: int) -> Floats:
     return np.convolve(padded, np.full(width, 1 / width), mode="valid")
 
 
-def _open_eyes(rng: np.random.Generator, looks: Floats) -> Floats:
-    return np.asarray((drift(rng, len(looks), 60) > OPEN_EYES) & (looks[:, 0] > 0.5), dtype=np.float64)
-
-
 def _arousals(rng: np.random.Generator, looks: Floats, apnoeas: list[SignalEvent]) -> Floats:
     """Return 1 in the seconds of an arousal, 0 elsewhere."""
     aroused = np.zeros(len(looks))
@@ -164,28 +159,28 @@ def _moments(rng: np.random.Generator, looks: Floats, per_minute: tuple[float, .
     return [float(moment) for moment in seconds + rng.random(len(seconds))]
 
 
-def eeg_templates(frequencies: Floats) -> Floats:
-    """Return power densities of `EEG_PARTS`, each of variance 1: (n_parts, n_frequencies)."""
-    floor = np.maximum(frequencies, 1e-3)
-    high_pass = 1 / (1 + (0.3 / floor) ** 4)
-    background = high_pass / np.maximum(frequencies, 0.5) ** 1.9
-    delta = high_pass * (frequencies > 0.5) * np.where(frequencies < 4, 1, _peak(frequencies, 4, 0.7))
-    fast = np.where(frequencies > 14, 1, _peak(frequencies, 14, 1.5)) / np.maximum(frequencies, 5) ** 0.5
-    parts = [background, delta, _peak(frequencies, 6, 1.0), fast, _peak(frequencies, 10, 0.8)]
-    return _of_unit_variance(np.stack([*parts, _peak(frequencies, 0.9, 0.28)]), frequencies)
+def _eeg_shapes(lines: Floats) -> Floats:
+    """Return the shapes of the power densities of `EEG_PARTS` (n_parts, n_frequencies)."""
+    high_pass = 1 / (1 + (0.3 / np.maximum(lines, 1e-3)) ** 4)
+    background = high_pass / np.maximum(lines, 0.5) ** 1.9
+    delta = high_pass * (lines > 0.5) * np.where(lines < 4, 1, peak(lines, 4, 0.7))
+    fast = np.where(lines > 14, 1, peak(lines, 14, 1.5)) / np.maximum(lines, 5) ** 0.5
+    parts = [background, delta, peak(lines, 6, 1.0), fast, peak(lines, 10, 0.8), peak(lines, 0.9, 0.28)]
+    return np.stack(parts)
 
 
-def _frequencies(hop: int) -> Floats:
-    """Return the frequencies of `shaped_noise` with this hop."""
-    return np.asarray(np.fft.rfftfreq(2 * hop, 1 / RATE_HZ), dtype=np.float64)
-
-
-def _peak(frequencies: Floats, centre: float, width: float) -> Floats:
-    return np.asarray(np.exp(-0.5 * ((frequencies - centre) / width) ** 2))
-
-
-def _of_unit_variance(densities: Floats, frequencies: Floats) -> Floats:
-    return np.asarray(densities / (densities.sum(axis=1, keepdims=True) * frequencies[1]))
+def _noise(
+    rng: np.random.Generator,
+    power: Floats,
+    shapes: Callable[[Floats], Floats],
+    n_samples: int,
+    hop: int = EEG_HOP,
+) -> Floats32:
+    """Return noise of powers (n_hops, n_parts) whose densities have these shapes and variance 1."""
+    lines = np.fft.rfftfreq(2 * hop, 1 / RATE_HZ).astype(np.float64)
+    densities = np.atleast_2d(shapes(lines))
+    templates = densities / (densities.sum(axis=1, keepdims=True) * lines[1])
+    return shaped_noise(rng, power, templates, RATE_HZ, hop, n_samples)
 
 
 def _eeg(
@@ -196,21 +191,13 @@ def _eeg(
     amplitude = looks @ np.array(list(EEG_PARTS.values())).T * np.exp(rng.normal(0, 0.12, n_parts))
     slow, fast = (np.stack([drift(rng, n_seconds, m) for _ in EEG_PARTS], axis=1) for m in (600, 20))
     amplitude *= np.exp(0.12 * slow + 0.15 * fast)
-    part = {
-        name: amplitude[:, k] for k, name in enumerate(EEG_PARTS)
-    }  # views: what follows changes amplitude
+    part = dict(zip(EEG_PARTS, amplitude.T, strict=True))  # views: what follows changes amplitude
     part["alpha"] *= 1 - 0.75 * is_open
     part["alpha"] += 7 * aroused
     part["fast"] += 2 * aroused
     part["slow"] *= 1 - 0.8 * aroused
-    frequencies = _frequencies(EEG_HOP)
-    templates = eeg_templates(frequencies)
     power = np.append(amplitude, amplitude[-1:], axis=0) ** 2
-
-    def noise(share: float) -> Floats32:
-        return shaped_noise(rng, share * power, templates, RATE_HZ, EEG_HOP, n_samples)
-
-    common = noise(0.85).astype(np.float64)
+    common = _noise(rng, 0.85 * power, _eeg_shapes, n_samples).astype(np.float64)
     spindle_hz = rng.normal(13.2, 0.4)
     calm = looks * (1 - aroused[:, None])
     for begin in _moments(rng, calm, SPINDLES):
@@ -218,10 +205,11 @@ def _eeg(
         wave = np.sin(2 * np.pi * (spindle_hz + rng.normal(0, 0.3)) * time + rng.uniform(0, 6))
         _add(common, begin, rng.uniform(12, 28) * wave * np.sin(np.pi * time / time[-1]))
     time = np.arange(0, 1.1, 1 / RATE_HZ)
-    k_complex = 0.6 * _peak(time, 0.62, 0.16) - 0.7 * _peak(time, 0.3, 0.09)
+    k_complex = 0.6 * peak(time, 0.62, 0.16) - 0.7 * peak(time, 0.3, 0.09)
     for begin in _moments(rng, calm, K_COMPLEXES):
         _add(common, begin, rng.uniform(60, 130) * k_complex)
-    return common + noise(0.15), common + noise(0.15)
+    c4, c3 = (common + _noise(rng, 0.15 * power, _eeg_shapes, n_samples) for _ in range(2))
+    return c4, c3
 
 
 def _add(values: Floats, begin: float, wave: Floats) -> None:
@@ -233,11 +221,10 @@ def _add(values: Floats, begin: float, wave: Floats) -> None:
 
 def _eyes(rng: np.random.Generator, looks: Floats, is_open: Floats, n_samples: int) -> Floats:
     """Return the movement of the eyes in uV at the left eye: rolling, saccades and blinks."""
-    frequencies = _frequencies(ROLL_HOP)
-    template = _of_unit_variance(_peak(frequencies, 0.35, 0.12)[None], frequencies)
     amplitude = looks @ np.array(ROLLING_EYES) * (1 - 0.7 * is_open)
-    power = np.append(amplitude, amplitude[-1])[:: round(ROLL_HOP / RATE_HZ)] ** 2
-    eyes = shaped_noise(rng, power[:, None], template, RATE_HZ, ROLL_HOP, n_samples).astype(np.float64)
+    power = np.append(amplitude, amplitude[-1])[:: round(ROLL_HOP / RATE_HZ), None] ** 2
+    rolling = _noise(rng, power, lambda lines: peak(lines, 0.35, 0.12), n_samples, ROLL_HOP)
+    eyes = rolling.astype(np.float64)
     fall = np.exp(-np.arange(0, 2.5, 1 / RATE_HZ))  # an amplifier that blocks direct current
     for begin in _moments(rng, looks, SACCADES):
         gaps = rng.uniform(0.2, 0.9, rng.integers(1, 6))
@@ -252,10 +239,8 @@ def _eyes(rng: np.random.Generator, looks: Floats, is_open: Floats, n_samples: i
 def _chin(rng: np.random.Generator, looks: Floats, aroused: Floats, n_samples: int) -> Floats:
     amplitude = looks @ np.array(CHIN) * np.exp(rng.normal(0, 0.12) + 0.25 * drift(rng, len(looks), 30))
     amplitude *= 1 + 1.5 * aroused
-    frequencies = _frequencies(EEG_HOP)
-    template = _of_unit_variance(1 / (1 + (12 / np.maximum(frequencies, 1e-3)) ** 4)[None], frequencies)
     power = np.append(amplitude, amplitude[-1])[:, None] ** 2
-    tone = shaped_noise(rng, power, template, RATE_HZ, EEG_HOP, n_samples)
+    tone = _noise(rng, power, lambda lines: 1 / (1 + (12 / np.maximum(lines, 1e-3)) ** 4), n_samples)
     return tone + rng.normal(0, 0.6, n_samples)
 
 
@@ -287,20 +272,3 @@ def _beats(rng: np.random.Generator, looks: Floats, breath: Breath) -> Floats:
     interval += at_stage(SLOW_SWING) * np.interp(times, seconds, drift(rng, len(seconds), 20)) / 1000
     beats = np.cumsum(1 / np.clip(interval, 0.4, 1.8)) / BREATH_HZ
     return np.asarray(np.interp(np.arange(1, int(beats[-1]) + 1), beats, times))
-
-
-READ_OPTIONS = ""
-FILE_LIST = {
-    "edf": """polysomnography/edfs/shhs1/shhs1-900NNN.edf     EEG, EOG, EMG, ECG, belts, SaO2, as in SHHS
-polysomnography/annotations-events-nsrr/shhs1/shhs1-900NNN-nsrr.xml     stages and apnoeas
-datasets/shhs1-dataset-0.0.0-synthetic.csv      age, sex, BMI, AHI""",
-}
-
-
-def write(simulated: Simulated, folder: Path, layout: str) -> None:
-    """Write one recording and its scoring."""
-    shhs.write_channels(simulated, folder, CHANNELS)
-
-
-name_of = shhs.name_of
-finish = shhs.finish

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Literal
 
 import click
 
@@ -13,12 +12,11 @@ from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.terminal import Console, count, print_json, progress
 from stageguard.runner.processes import run_all
-from stageguard.signals.modalities import MODALITIES
-from stageguard.synthetic.cohort import Plan, Subject, simulate_cohort
+from stageguard.synthetic.cohort import WRITTEN, Plan, Subject, simulate_cohort
 
 
 @command
-@option("--modality", "-m", type=click.Choice(MODALITIES), required=True, help="What is recorded.")
+@option("--modality", "-m", type=click.Choice(WRITTEN), required=True, help="What is recorded.")
 @option(
     "--output",
     "-o",
@@ -32,10 +30,6 @@ from stageguard.synthetic.cohort import Plan, Subject, simulate_cohort
     "--hours", metavar="H", type=float, help="Length of each recording. Default: 4 for mice, 8 for people."
 )
 @option("--seed", metavar="S", type=int, default=0, help="Same seed, same cohort, to the byte.")
-@option(
-    "--variant", type=click.Choice(["adult", "narcolepsy", "infant"]), default="adult", help="Whose sleep."
-)
-@option("--layout", metavar="KIND", help="Files of eeg-emg: mat, parquet, csv; of bioradar: npz, edf.")
 @opt.overwrite
 @option(
     "--jobs",
@@ -51,8 +45,6 @@ def simulate(
     subjects: int,
     hours: float | None,
     seed: int,
-    variant: Literal["adult", "narcolepsy", "infant"],
-    layout: str | None,
     overwrite: bool,
     jobs: int,
     as_json: bool,
@@ -66,7 +58,7 @@ def simulate(
     --------
     stageguard simulate --modality actigraphy --subjects 3 --hours 1 --seed 1 --output wrists
     """
-    plan = Plan(modality, subjects, hours, seed, variant, layout)
+    plan = Plan(modality, subjects, hours, seed)
 
     def run(task: Callable[[int], Subject], numbers: Sequence[int]) -> Iterable[Subject]:
         with closing(run_all(task, numbers, jobs)) as results:
@@ -107,7 +99,7 @@ def _print(plan: Plan, made: Sequence[Subject], folder: Path) -> None:
     columns = [f">{name}" if name == "age" else name for name in facts]
     out.table(("subject", *columns, *(f">{name} %" for name in made[0].stage_percent), ">events"), rows)
     unit = " --dataset-option unit=uV" if plan.recorded.dataset == "accusleep" else ""
-    out.print(f"Wrote {folder}. What is in it: {folder / 'README.txt'}")
+    out.print(f"Wrote {folder}. The truth about it: {folder / 'synthetic.json'}")
     verb, output = ("stage", "STAGED") if plan.modality == "polysomnography" else ("quality", "QUALITY")
     out.print(
         f"Go on:  stageguard {verb} {folder} --dataset {plan.recorded.dataset}{unit} -o {output}",
