@@ -433,7 +433,7 @@ def target_by_hand(probabilities, mapping, target):
 @pytest.mark.parametrize("typical", [None, 3.0])
 @pytest.mark.parametrize("n_stages", [2, 3, 5])
 def test_target_lands_near_its_aim_and_keeps_the_rem_that_probabilities_expect(backend, n_stages, typical):
-    rng = np.random.default_rng([7, n_stages])
+    rng = np.random.default_rng([9, n_stages])
     rule = {"rule": "target", "fi_target": 0.06} | ({} if typical is None else {"typical": typical})
     profile_mapping = mapping_of(n_stages, rng, strength=rule)
     profile = sg.Profile.from_dict(profile_mapping)
@@ -521,6 +521,15 @@ def test_rem_that_is_never_the_likeliest_is_not_smoothed_into_being():
     result = quietly(np.array([[0.5, 0.3, 0.2], [0.3, 0.5, 0.2]])[asleep], "human-psg-3")
     assert result.strength.step == "lowered"
     assert np.mean(result.hypnogram.labels == 2) <= 0.3
+
+
+def test_smoothing_alone_invents_no_rem_either():
+    """REM is second in every epoch, and on average the likeliest: smoothing to it is no smoothing."""
+    asleep = (np.random.default_rng(0).random(960) < 0.5).astype(int)
+    result = quietly(np.array([[0.405, 0.245, 0.35], [0.245, 0.405, 0.35]])[asleep], "human-psg-3")
+    assert result.strength.step == "hard" and not (result.hypnogram.labels == 2).any()
+    assert "REM that neither argmax nor the probabilities hold" in result.strength.in_short()
+    assert "REM that neither argmax nor the probabilities hold" in result.methods_text()
 
 
 @pytest.mark.parametrize(("name", "limit"), [("human-psg-3", 1.986), ("human-psg-5", 1.5)])

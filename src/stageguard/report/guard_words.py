@@ -37,10 +37,7 @@ def _step_sentence(strength: Strength) -> str:
     if strength.step == "nearest":
         return f"{tau.capitalize()} brings {change}, nearest to the experts' {strength.fi_low:.3f}."
     if strength.step == "hard":
-        return (
-            f"Not smoothed: fragmented ({strength.fi_before:.3f}), but smoothing barely lowers it, as in a "
-            "fragmented sleeper."
-        )
+        return f"Not smoothed: fragmented ({strength.fi_before:.3f}), but {why_hard(strength)}."
     if strength.step == "untouched":
         return _untouched_in_short(strength)
     limits = _limits(strength).partition(" (")[0]
@@ -49,6 +46,14 @@ def _step_sentence(strength: Strength) -> str:
     how = {"lowered": f"Smoothed: {tau}", "raised": f"Minority stages lifted: {lifts}"}
     by = how.get(strength.step, f"Minority stages lifted, then smoothed: {lifts} and {tau}")
     return f"{by} brought {change}, {reached}."
+
+
+def why_hard(strength: Strength) -> str:
+    """Return why a night that is more fragmented than experts' was not smoothed."""
+    if math.isnan(strength.fi_yielded):
+        return "smoothing would give it REM that neither argmax nor the probabilities hold"
+    yielded = f"{strength.fi_yielded:.3f} at transition weight {YIELDING_WEIGHT:g}"
+    return f"smoothing barely lowers it ({yielded}), as in a fragmented sleeper"
 
 
 def _untouched_in_short(strength: Strength) -> str:
@@ -115,9 +120,8 @@ def _strength_sentence(strength: Strength) -> str:
         return _untouched_sentence(strength, band)
     if strength.step == "hard":
         return (
-            f"More fragmented ({strength.fi_before:.3f}) than {band}, but smoothing barely lowers it "
-            f"({strength.fi_yielded:.3f} at transition weight {YIELDING_WEIGHT:g}): a fragmented sleeper, "
-            "not a flickering stager; no rule of the profile acts."
+            f"More fragmented ({strength.fi_before:.3f}) than {band}, but {why_hard(strength)}; no rule of "
+            "the profile acts."
         )
     if strength.rule == "target" and strength.step == "lowered":
         why = f"More fragmented than {band}"

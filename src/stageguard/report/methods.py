@@ -26,6 +26,7 @@ from stageguard.night.quantities import NIGHT
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import OFF, Profile
 from stageguard.profile.rules import HIGHEST_AIM, YIELDING_WEIGHT, BandRule, MatchRule, TargetRule
+from stageguard.report.guard_words import why_hard
 from stageguard.report.numbers import and_list, count, sentence, ties_words
 from stageguard.version import __version__
 
@@ -113,10 +114,7 @@ def _night_strength(decoding: Decoding) -> Iterator[str]:
     elif strength.step == "untouched":
         yield f"This night was not smoothed{_why_untouched(strength)}."
     elif strength.step == "hard":
-        yield (
-            "This night exceeded the limit but was not smoothed: its index barely fell, as in a "
-            "fragmented sleeper."
-        )
+        yield (f"This night exceeded the limit but was not smoothed: {why_hard(strength)}.")
     else:
         if strength.prior_exponent:
             yield (

@@ -15,7 +15,13 @@ from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, StatisticsOption
 from stageguard.measures.validity import Validity
 from stageguard.night.quantities import quantity_of
 from stageguard.night.stages import StageScheme
-from stageguard.report.guard_words import many_changes_advice, many_changes_words, other_causes, removed_words
+from stageguard.report.guard_words import (
+    many_changes_advice,
+    many_changes_words,
+    other_causes,
+    removed_words,
+    why_hard,
+)
 from stageguard.report.numbers import ABSENT, count, difference, duration, number_text, ties_words
 from stageguard.report.summary import aside_words, early_rem_words
 from stageguard.report.tables import ReportMeasures, bands_sentence, fates, indicator_rows
@@ -117,10 +123,7 @@ def _reason(decoding: Decoding) -> str:
         limit = f"up to {strength.fi_high / strength.fi_experts:.4g} times is left alone"
         return f"The stager's {name} {often} on average: {limit}."
     if strength.step == "hard":
-        return (
-            f"The stager's {name} {often}, but smoothing barely lowers that: a fragmented sleeper, not "
-            "a flickering stager, so it is left alone."
-        )
+        return f"The stager's {name} {often}, but {why_hard(strength)}: it is left alone."
     still = "" if strength.is_reached else ", although not as far as the rule asks"
     if strength.step == "lowered":
         if not math.isnan(strength.stager_fi):

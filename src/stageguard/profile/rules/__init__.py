@@ -39,7 +39,7 @@ WEIGHTS_BETWEEN = 3  # that the refinement tries, between the weight and the nex
 FEWEST_NIGHTS = 10  # medians of fewer hide which stager flickers: batches of five did harm on real nights
 ACT_ABOVE_OWN = 1.5  # times the experts' fragmentation, counted by a fit, or exceeded by a stager's median
 HIGHEST_AIM = 1.15  # times the experts' index, of a night alone: more is of the stager, not the sleeper
-MOST_REM = 1.5  # times what the probabilities expect or argmax has: a balance beyond it is given up
+MOST_REM = 1.5  # times what the probabilities expect or argmax has: a balance or smoothing beyond it is given up
 _LEAST_SHARE = 0.01  # of the night: less REM than that is noise
 
 
@@ -377,12 +377,11 @@ class TargetRule(StrengthRule):
         choice = choice._replace(fi_yielded=yielded.fi)
         if self.stager_fi is None and yielded.fi >= self.soft * curve.fi:
             return choice._replace(step="hard")
-        nats = _balance(curve, yielded.counts)
-        weight, fi = _smoothed(curve, aim, nats)
-        if _invents_rem(curve, weight, nats):
-            nats = None
+        for nats in (_balance(curve, yielded.counts), None):
             weight, fi = _smoothed(curve, aim, nats)
-        return choice._replace(setting=Setting(weight, nats), step="lowered", fi_after=fi)
+            if not _invents_rem(curve, weight, nats):
+                return choice._replace(setting=Setting(weight, nats), step="lowered", fi_after=fi)
+        return choice._replace(step="hard", fi_yielded=math.nan)  # what smoothing gains is REM
 
     @property
     def acts_above(self) -> float:
@@ -439,8 +438,8 @@ def _balance(curve: Curve, counts: Sequence[int]) -> Nats:
 
 
 def _invents_rem(curve: Curve, weight: float, nats: Nats) -> bool:
-    """Whether a balance raises REM, and gives it more than the probabilities expect and argmax has."""
-    if nats is None or curve.rem is None or not nats[curve.rem] > 0.0:
+    """Whether smoothing gives a night much more REM than the probabilities expect and argmax has."""
+    if curve.rem is None:
         return False
     (point,), own = curve.at((weight,), nats), curve.own_counts()
     share, of_own = (counts[curve.rem] / max(1, sum(counts)) for counts in (point.counts, own))
