@@ -39,7 +39,7 @@ WEIGHTS_BETWEEN = 3  # that the refinement tries, between the weight and the nex
 FEWEST_NIGHTS = 10  # medians of fewer hide which stager flickers: batches of five did harm on real nights
 ACT_ABOVE_OWN = 1.5  # times the experts' fragmentation, counted by a fit, or exceeded by a stager's median
 HIGHEST_AIM = 1.15  # times the experts' index, of a night alone: more is of the stager, not the sleeper
-MOST_REM = 1.5  # times what the probabilities expect or argmax has: a balance or smoothing beyond it is given up
+MOST_REM = 1.5  # times what the probabilities expect or argmax has: smoothing beyond it is given up
 _LEAST_SHARE = 0.01  # of the night: less REM than that is noise
 
 
