@@ -62,7 +62,6 @@ def test_json_tells_the_truth_about_every_subject(run, tmp_path):
     assert ran.json["output"] == str(tmp_path / "c")
     assert [one["subject"] for one in ran.json["subjects"]] == ["900001", "900002"]
     assert {"age", "ahi", "osa", "age_group"} <= ran.json["subjects"][0]["covariates"].keys()
-    assert ran.json["subjects"][0]["statistics"]["waso_minutes"] is None  # nobody slept within six minutes
 
 
 def test_nothing_is_overwritten_unasked(run, tmp_path):

@@ -189,13 +189,10 @@ def test_the_truth_is_beside_the_data(tmp_path):
         4,
         3.0,
     )
-    for number, (told_of, subject) in enumerate(zip(told["subjects"], made, strict=True), start=1):
+    for told_of, subject in zip(told["subjects"], made, strict=True):
         assert told_of["subject"] == subject.subject
         assert told_of["covariates"]["osa"] == subject.covariates["osa"]
         assert len(told_of["events"]) == len(subject.events)
-        truth = simulate_recording("cardiorespiratory", number, seed=4, hours=3).night.hypnogram
-        asleep = (truth.labels != AASM5.wake_index).sum() / 2
-        assert told_of["statistics"]["tst_minutes"] == subject.statistics["tst_minutes"] == asleep
 
 
 @pytest.mark.parametrize("modality", WRITTEN)

@@ -55,12 +55,7 @@ def scatter_events(
 def shaped_noise(
     rng: np.random.Generator, power: Floats, templates: Floats, rate_hz: float, hop: int, n_samples: int
 ) -> Floats32:
-    """Return noise whose power spectrum is a sum of templates, with new weights every `hop` samples.
-
-    `power` (n_hops + 1, n_templates) has the weights of the frame that is centred on each hop's beginning;
-    its last row holds for later frames. `templates` (n_templates, hop + 1) are one-sided power densities from
-    0 to half the rate.
-    """
+    """Return noise of power densities (n_parts, hop + 1) that are weighted hop by hop (n_hops, n_parts)."""
     length = 2 * hop
     # frames of two hops overlap by half, under a window whose squares sum to one
     window = np.sin(np.pi * (np.arange(length) + 0.5) / length).astype(np.float32)
@@ -125,10 +120,8 @@ def appearances(
 ) -> Floats:
     """Return how much every epoch looks like each stage, as shares (n_epochs, n_stages).
 
-    Real epochs resemble other stages for physiological reasons: quiet wake is still and slow, a twitch in REM
-    looks like an arousal, NREM before REM already has theta. A stager without context gets these wrong.
-    `alike` is the share of a stage's epochs that look like another stage. With the chance `linger`, the next
-    epoch of the same stage looks like that other stage again.
+    `alike` is the share of a stage's epochs that look like another stage, as real ones do: quiet wake is
+    still and slow. With the chance `linger`, the next epoch of the same stage looks like that stage again.
     """
     names, labels = night.scheme.names, night.labels
     n_epochs, n_stages = len(labels), len(names)

@@ -39,10 +39,7 @@ class ChainClock:
 
 
 def step_matrices(law: BoutLaw, clock: ChainClock) -> Floats:
-    """Return the chance of each step from epoch to epoch (n_slots, n_phases * n_stages, n_phases * n_stages).
-
-    Stage s is at indices s (brief), n_stages + s (long) and 2 n_stages + s (late).
-    """
+    """Return the chance of each step between stages, brief, then long, then late ones (n_slots, 3 k, 3 k)."""
     k = len(law.exits)
     pull = law.exits[None] * clock.gate[:, None, :]  # (slot, from, to)
     total = pull.sum(axis=2)
@@ -62,10 +59,7 @@ def step_matrices(law: BoutLaw, clock: ChainClock) -> Floats:
 
 
 def expected_transitions(law: BoutLaw, clock: ChainClock, start: Floats | None = None) -> Floats:
-    """Return the expected number of transitions between stages (n_stages, n_stages), over all slots.
-
-    The first epoch has the distribution `start`, or by default the stationary one of repeated days.
-    """
+    """Return the expected number of transitions between stages, from `start` or in one of many equal days."""
     steps = step_matrices(law, clock)
     within, across = _powers(steps, clock.slot_epochs)
     here = _rest(reduce(np.matmul, across)) if start is None else start
@@ -79,10 +73,9 @@ def expected_transitions(law: BoutLaw, clock: ChainClock, start: Floats | None =
 def calibrate_law(
     target: Floats, one_epoch: Floats, clock: ChainClock, start: Floats | None = None
 ) -> BoutLaw:
-    """Find the law whose transitions, under the clock of a whole night or day, match a matrix.
+    """Return the law whose transitions under a clock match a matrix, with shares of bouts of one epoch.
 
-    `target` (n_stages, n_stages) is the chance of each next stage. `one_epoch` (n_stages,) is the share of
-    bouts of one epoch; it is lowered where the mean length of bouts does not allow it.
+    These are lowered where the mean length of bouts does not allow them.
     """
     off = ~np.eye(len(target), dtype=bool)
     leaving = np.where(off, target, 0.0)
@@ -124,11 +117,7 @@ def draw(rng: np.random.Generator, law: BoutLaw, clock: ChainClock, n_epochs: in
 
 
 def lift_matrix(fine: Floats, coarse: Floats, merge: Indices) -> Floats:
-    """Change a matrix of fine stages (n, n) so that, merged by `merge` (n,), it equals a coarse one (m, m).
-
-    Transitions within a group, and the shares of another group's fine stages among transitions into it, are
-    as in `fine`. Transitions between groups are as often as in `coarse`.
-    """
+    """Return a matrix of fine stages (n, n) bent so that, merged by `merge` (n,), it equals a coarse one."""
     bent = fine.copy()
     groups = range(len(coarse))
     for _ in range(ROUNDS):

@@ -20,32 +20,16 @@ from stageguard.arrays import Ints
 from stageguard.errors import OutputError, OutputExistsError
 from stageguard.extras import library
 from stageguard.files import SYNTHETIC_FILE, SYNTHETIC_WORD, exists_error
-from stageguard.measures.statistics import sleep_statistics
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.quantities import REPORTED
 from stageguard.night.recording import Series, Signal
 from stageguard.profile.profile import Profile
 from stageguard.signals.modalities import Modality, modality_of
 from stageguard.storage import local_only
+from stageguard.synthetic import signals, sleepers
 from stageguard.synthetic.body import APNOEA, HYPOPNOEA, SignalEvent
 from stageguard.synthetic.polysomnography import simulate_polysomnogram
-from stageguard.synthetic.signals import (
-    CLIP_MV,
-    Simulated,
-    simulate_heart_and_breathing,
-    simulate_mouse,
-    simulate_radar,
-    simulate_watch,
-)
-from stageguard.synthetic.sleepers import (
-    SimulatedSleep,
-    Sleeper,
-    draw_adult,
-    draw_day,
-    draw_mouse,
-    draw_night,
-    kind_of,
-)
+from stageguard.synthetic.signals import CLIP_MV, Simulated
+from stageguard.synthetic.sleepers import SimulatedSleep, Sleeper
 from stageguard.version import __version__
 
 LONGEST_HOURS = 72.0
@@ -55,7 +39,6 @@ NOTE = (
     f"{SYNTHETIC_WORD} DATA. Nobody slept here: {MADE_BY} made up every number in this folder, to try out "
     "software. It is no evidence about real sleepers and must not be published as data."
 )
-STATISTICS = tuple(quantity.key for quantity in REPORTED)
 
 Run = Callable[[Callable[[int], "Subject"], Sequence[int]], Iterable["Subject"]]
 
@@ -96,9 +79,6 @@ class Subject:
 
     subject: str
     covariates: Mapping[str, float | str]
-    # of the true stages, between lights off and lights on; None where undefined
-    statistics: Mapping[str, float | None]
-    stage_percent: Mapping[str, float]  # of the whole recording
     events: tuple[SignalEvent, ...] = field(repr=False)  # artefacts, sensor losses, apnoeas
 
 
@@ -126,12 +106,12 @@ def simulate_recording(
     plan = Plan(modality, number, hours, seed)
     recorded, length = plan.recorded, plan.hours
     assert length is not None
-    layout, kind = LAYOUTS[modality], kind_of(recorded.profile)
-    sleeper = (draw_mouse if recorded.is_mouse else draw_adult)(seed, number)
+    layout, kind = LAYOUTS[modality], sleepers.kind_of(recorded.profile)
+    sleeper = (sleepers.draw_mouse if recorded.is_mouse else sleepers.draw_adult)(seed, number)
     if recorded.is_mouse:
-        night = draw_day(kind, sleeper, seed, length)
+        night = sleepers.draw_day(kind, sleeper, seed, length)
     else:
-        night = draw_night(kind, sleeper, seed, length, recorded.awake_minutes)
+        night = sleepers.draw_night(kind, sleeper, seed, length, recorded.awake_minutes)
     return layout.simulate(night, sleeper, seed, layout.name.format(number))
 
 
@@ -177,21 +157,21 @@ def simulate_cohort(
         truth = plan.to_dict() | {"subjects": [asdict(subject) for subject in subjects]}
         text = json.dumps(truth, indent=1, allow_nan=False) + "\n"
         (making / SYNTHETIC_FILE).write_text(text, encoding="utf-8", newline="\n")
-        if folder.exists():
-            folder.rename(old)
         try:
+            if folder.exists():
+                folder.rename(old)
             making.rename(folder)
         except BaseException:
-            if old.exists():
+            if old.exists() and not folder.exists():
                 old.rename(folder)
             raise
+        shutil.rmtree(old, ignore_errors=True)
     except OutputError:
         raise
     except OSError as error:
         raise OutputError(f"cannot write {folder}: {error.strerror or error}.") from error
     finally:
         shutil.rmtree(making, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
     return subjects
 
 
@@ -201,12 +181,7 @@ def write_subject(plan: Plan, folder: Path, number: int) -> Subject:
     write = LAYOUTS[plan.modality].write
     assert write is not None
     write(made, folder)
-    recording, night, truth = made.recording, made.night, made.night.hypnogram
-    measured = sleep_statistics(truth, lights_off=night.lights_off_seconds, lights_on=night.lights_on_seconds)
-    values = {name: float(getattr(measured, name)) for name in STATISTICS}
-    statistics = {name: None if np.isnan(value) else value for name, value in values.items()}
-    shares = {name: 100 * float((truth.labels == i).mean()) for i, name in enumerate(truth.scheme.names)}
-    return Subject(recording.subject, dict(recording.covariates), statistics, shares, made.events)
+    return Subject(made.recording.subject, dict(made.recording.covariates), made.events)
 
 
 # ---- AccuSleep: MATLAB files of EEG, EMG and labels in a folder for each mouse
@@ -362,10 +337,10 @@ class Layout(NamedTuple):
 
 
 LAYOUTS = {
-    "eeg-emg": Layout(simulate_mouse, "Mouse{:02d}_synthetic", _write_accusleep),
-    "actigraphy": Layout(simulate_watch, "synthetic{:03d}", _write_sleep_accel),
-    "cardiorespiratory": Layout(simulate_heart_and_breathing, "900{:03d}", _write_shhs),
+    "eeg-emg": Layout(signals.simulate_mouse, "Mouse{:02d}_synthetic", _write_accusleep),
+    "actigraphy": Layout(signals.simulate_watch, "synthetic{:03d}", _write_sleep_accel),
+    "cardiorespiratory": Layout(signals.simulate_heart_and_breathing, "900{:03d}", _write_shhs),
     "polysomnography": Layout(simulate_polysomnogram, "900{:03d}", _write_shhs),
-    "bioradar": Layout(simulate_radar, "synthetic-{:03d}"),
+    "bioradar": Layout(signals.simulate_radar, "synthetic-{:03d}"),
 }
 WRITTEN = tuple(name for name, layout in LAYOUTS.items() if layout.write is not None)

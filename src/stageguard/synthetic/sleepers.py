@@ -40,11 +40,7 @@ MOUSE_SPREAD = {"gate W": 0.15, "stretch W": 0.15, "gate R": 0.15, "stretch N": 
 
 
 def stream(seed: int, purpose: str, number: int = 0) -> np.random.Generator:
-    """Return the random generator for one purpose and one subject.
-
-    Two purposes never share random numbers, so a change to one signal leaves the others unchanged. A subject
-    is the same in a cohort of any size, made by any number of processes.
-    """
+    """Return the random generator for one purpose and one subject, which shares no numbers with others."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(crc32(purpose.encode()), number)))
 
 
@@ -98,11 +94,7 @@ def draw_mouse(seed: int, number: int) -> Sleeper:
 
 
 def _groups(number: int) -> tuple[str, str]:
-    """Return age and OSA group of the n-th sleeper: the pair most behind its share, with its margins.
-
-    The first few sleepers therefore differ already, and after 25 the groups have the paper's sizes and are
-    uncorrelated.
-    """
+    """Return age and OSA group of the n-th sleeper: the pair most behind its share, with its margins."""
     sizes = [np.array([size for *_, size in groups.values()]) for groups in (AGE_GROUPS, OSA_GROUPS)]
     share = np.outer(*(size / size.sum() for size in sizes))  # (age, severity)
     counts = np.zeros(share.shape)

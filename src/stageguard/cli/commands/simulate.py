@@ -70,8 +70,6 @@ def simulate(
             {
                 "subject": subject.subject,
                 "covariates": dict(subject.covariates),
-                "statistics": dict(subject.statistics),
-                "stage_percent": dict(subject.stage_percent),
                 "n_events": len(subject.events),
             }
             for subject in made
@@ -94,10 +92,9 @@ def _print(plan: Plan, made: Sequence[Subject], folder: Path) -> None:
     for subject in made:
         values = (subject.covariates[name] for name in facts)
         cells = [f"{value:g}" if isinstance(value, float) else value for value in values]
-        shares = (f"{share:.0f}" for share in subject.stage_percent.values())
-        rows.append((subject.subject, *cells, *shares, len(subject.events)))
+        rows.append((subject.subject, *cells, len(subject.events)))
     columns = [f">{name}" if name == "age" else name for name in facts]
-    out.table(("subject", *columns, *(f">{name} %" for name in made[0].stage_percent), ">events"), rows)
+    out.table(("subject", *columns, ">events"), rows)
     unit = " --dataset-option unit=uV" if plan.recorded.dataset == "accusleep" else ""
     out.print(f"Wrote {folder}. The truth about it: {folder / 'synthetic.json'}")
     verb, output = ("stage", "STAGED") if plan.modality == "polysomnography" else ("quality", "QUALITY")
