@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from stageguard.cli.terminal import in_options
-from stageguard.errors import Message, NoInputError, StageGuardError
+from stageguard.errors import NoInputError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -81,9 +80,6 @@ class Command(Documented):
             raise
         except NoInputError as error:
             raise click.UsageError(str(error), ctx) from None
-        except StageGuardError as error:
-            error.args = (Message(in_options(error)),)  # while it is known which options there are
-            raise
 
 
 class Group(Documented, click.Group):

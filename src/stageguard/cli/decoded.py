@@ -22,7 +22,7 @@ from stageguard.cli.outcomes import (
     print_review,
     print_verdict,
 )
-from stageguard.cli.terminal import Console, Piece, count, in_options, one_line
+from stageguard.cli.terminal import Console, Piece, count, one_line
 from stageguard.measures.cohort import count_steered
 from stageguard.night.quantities import EARLY_WORDS, JOINT, steered_words
 from stageguard.report.summary import BeforeAfter, DecodingSummary, hinge_words, looking_like_experts
@@ -127,7 +127,7 @@ def print_summary(
         out.print(steered_words(count_steered([summary.steered])))
     if summary.range_note:
         out.print(summary.range_note)
-    out.print(in_options(summary.deed))
+    out.print(summary.deed)
     if summary.aside:
         out.print(summary.aside, style="bold red")
     if summary.is_early_rem_odd:

@@ -14,7 +14,7 @@ from click import UsageError
 
 from stageguard.cli import options as opt
 from stageguard.cli.command import option, packed
-from stageguard.errors import Argument, FileFormatError, InputError, message_of
+from stageguard.errors import FileFormatError, InputError
 from stageguard.files import file_error, refuse_special
 from stageguard.formats.density import DEFAULT_EPOCH_SECONDS
 from stageguard.formats.events import read_events
@@ -185,7 +185,7 @@ def read_scored(path: Path, options: ReadOptions) -> ScoredFile:
         if name is None:
             raise
         why = f"has no column named stage, but stages in {name[:40]}. Say so: "
-        raise file_error(path, why, Argument("column", name), ".") from error
+        raise file_error(path, why, f"column={name!r}", ".") from error
     return replace(
         scored,
         before=None if scored.before is None else with_start(scored.before, options.start),
@@ -234,15 +234,7 @@ def read_scoring(path: Path, options: FileOptions) -> HypnogramFile:
     if path.name.endswith(TSV_SUFFIX):
         options = replace(options, format=None)
 
-    def say(part: object) -> object:
-        if isinstance(part, Argument) and part.name == "format":
-            return Argument("scoring_format", part.value)
-        return part
-
-    try:
-        return read_hypnogram_file(path, options)
-    except FileFormatError as error:
-        raise FileFormatError(message_of(error).replace_parts(say)) from None
+    return read_hypnogram_file(path, options)
 
 
 def _read_probabilities(path: Path, options: ReadOptions) -> ScoredFile:

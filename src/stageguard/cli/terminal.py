@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,17 +15,9 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-import click
-
 from stageguard.errors import (
-    Argument,
-    EpochNumber,
     InputError,
-    Message,
-    NightNumber,
-    RowNumber,
     error_message,
-    message_of,
     visible,
 )
 from stageguard.runner.stopping import unstopped
@@ -170,28 +161,9 @@ def _is_coloured(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-# Options that are not named after their argument.
-_OPTIONS = {
-    "target_format": "--to",
-    "reepoch_to": "--reepoch",
-    "merge_to": "--merge",
-    "pool_to_seconds": "--pool",
-}
-# Options that not every command has which reads such files, and a command that has them.
-_ELSEWHERE = {"--column": "convert"}
-
-
-def in_options(message: object, names: Sequence[str] = ()) -> str:
-    """Return a message as text, with options for its arguments and names for its numbered nights."""
-
-    def say(part: object) -> object:
-        if isinstance(part, Argument):
-            return _option(part)
-        if isinstance(part, NightNumber) and 0 < part.number <= len(names):
-            return names[part.number - 1]
-        return part.for_people() if isinstance(part, EpochNumber | RowNumber) else part
-
-    text = "".join(str(say(part)) for part in message_of(message).parts)
+def with_names(message: object, names: Sequence[str]) -> str:
+    """Return a message with names for its numbered nights."""
+    text = str(message)
     for number, name in enumerate(names, start=1):
         text = re.sub(rf"\bnight {number}\b", name.replace("\\", r"\\"), text)
     return text
@@ -203,36 +175,12 @@ def naming_nights(names: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(in_options(error, names)) from None
-
-
-def _option(argument: Argument) -> str:
-    option = _OPTIONS.get(argument.name, f"--{argument.name.replace('_', '-')}")
-    there = _ELSEWHERE.get(option)
-    if there is None or _is_option(option):
-        return _with_value(option, argument.value)
-    return f"{_with_value(option, argument.value)} of stageguard {there}"
-
-
-def _is_option(option: str) -> bool:
-    """Whether the command that runs has an option."""
-    context = click.get_current_context(silent=True)
-    return context is None or any(option in parameter.opts for parameter in context.command.params)
-
-
-def _with_value(option: str, value: object) -> str:
-    if value is None or value is True:
-        return option
-    if isinstance(value, list | tuple):
-        value = ",".join(map(str, value))
-    if isinstance(value, str) and " " in value:
-        value = shlex.quote(value)
-    return f"{option} {value:g}" if isinstance(value, float) else f"{option} {value}"
+        raise InputError(with_names(error, names)) from None
 
 
 def one_line(text: object) -> str:
-    """Return a text on one line, with options for a message's arguments and escapes as by `visible`."""
-    return visible(" ".join(in_options(text).split()))
+    """Return a text on one line, with escapes as by `visible`."""
+    return visible(" ".join(str(text).split()))
 
 
 def count(number: int, noun: str) -> str:
@@ -261,11 +209,10 @@ def print_json(value: Any) -> None:
 
 
 def json_text(value: Any) -> str:
-    """Return JSON that standard output can encode; messages name options instead of arguments."""
+    """Return JSON that standard output can encode."""
     from stageguard.files import json_lines
     from stageguard.formats.outputs import plain
 
-    value = _said(value)
     text = json_lines(plain(value), ensure_ascii=False)
     if not text.replace("\n", "").isprintable():  # JSON escapes only some of what a terminal obeys
         return json_lines(plain(value))
@@ -274,14 +221,6 @@ def json_text(value: Any) -> str:
     except UnicodeEncodeError:
         return json_lines(plain(value))
     return text
-
-
-def _said(value: Any) -> Any:
-    if isinstance(value, Message):
-        return in_options(value)
-    if isinstance(value, dict):
-        return {key: _said(item) for key, item in value.items()}
-    return [_said(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 @contextmanager

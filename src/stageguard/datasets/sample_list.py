@@ -19,7 +19,7 @@ from pathlib import Path
 
 from stageguard.arrays import DAY_SECONDS
 from stageguard.datasets import Entry
-from stageguard.errors import InputError, Message
+from stageguard.errors import InputError
 from stageguard.formats.companions import MOMENT_WORDS, START_WORDS, numbered_rows, parse_moment, parse_start
 from stageguard.formats.recordings.read import EXPERT, read_recording
 from stageguard.night.recording import Recording
@@ -93,7 +93,7 @@ def _lights(row: Mapping[str, str], recording: Recording, what: str, after: floa
         seconds = seconds_from_start(recording.start, parse_moment(text), what, after=after)
     except ValueError as error:
         why = error if isinstance(error, InputError) else f"{what} is {text[:40]!r}, expected {MOMENT_WORDS}."
-        raise InputError(Message(f"{recording.id}: ", why)) from None
+        raise InputError(f"{recording.id}: {why}") from None
     if not -DAY_SECONDS <= seconds <= recording.seconds + DAY_SECONDS:
         raise InputError(
             f"{recording.id}: {what} is {text!r}, {seconds:,.0f} s from the start of a recording of "

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.datasets import Entry
-from stageguard.errors import EpochNumber, Message, warn
+from stageguard.errors import warn
 from stageguard.files import file_error
 from stageguard.formats.recordings.read import PlacedScoring, build_recording, lay_over
 from stageguard.formats.recordings.wfdb import (
@@ -99,7 +99,7 @@ def read_stages(path: Path, rate_hz: float) -> Hypnogram:
             raise file_error(path, f"has a stage at {seconds:.1f} s, expected one every {EPOCH_SECONDS:g} s.")
         if stages.setdefault(epoch, stage) != stage:
             both = f" is {stages[epoch]} and {stage}: read as unscored."
-            text = Message(f"{path.name}: epoch ", EpochNumber(epoch), both)
+            text = f"{path.name}: epoch {epoch}{both}"
             warn(text)
             stages[epoch] = UNSCORED_NAME
     if not stages:

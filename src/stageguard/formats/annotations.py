@@ -16,7 +16,7 @@ from statistics import median
 import numpy as np
 
 from stageguard.arrays import Floats, Ints
-from stageguard.errors import Argument, warn
+from stageguard.errors import warn
 from stageguard.files import file_error
 from stageguard.formats.density import LONGEST_EPOCH, MOST_EPOCHS, SHORTEST_EPOCH, listed
 from stageguard.formats.hypnogram import STAGE_COLUMNS, UNSCORED_WORDS, is_stage, unknown_stage
@@ -442,7 +442,7 @@ def _grid_seconds(path: Path, onsets: Floats, lasting: Floats) -> float:
             path,
             "its stages' times are multiples of no epoch length (the largest common one is "
             f"{guess:g} s). Give the epoch length: ",
-            Argument("epoch_seconds", 30),
+            "epoch_seconds=30",
             ".",
         )
     return guess

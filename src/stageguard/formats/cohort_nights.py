@@ -11,7 +11,7 @@ import numpy as np
 
 from stageguard.arrays import SUM_TOLERANCE
 from stageguard.checks import MISSING_WORDS
-from stageguard.errors import FileFormatError, Message, StageGuardError, error_message
+from stageguard.errors import FileFormatError, StageGuardError, error_message
 from stageguard.files import file_error
 from stageguard.formats.density import MOST_EPOCHS, build_density, listed
 from stageguard.formats.raw_night import FileOptions, RawDensity
@@ -32,7 +32,7 @@ class TableNight:
     row: int = 0  # of that file where the night begins, counted from 1; 0 if that is not known
     density: Hypnodensity | None = None
     notes: tuple[str, ...] = ()
-    error: Message | None = None
+    error: str | None = None
     has_negative: bool = False  # then its numbers were read as logits or log-probabilities
 
 
@@ -107,9 +107,10 @@ def same_kind(night: TableNight, first: TableNight | None) -> TableNight:
     if first is None or night.density is None or night.has_negative == first.has_negative:
         return night
     kinds = {True: "numbers below 0, as logits have", False: "probabilities"}
-    problem = Message(
-        f"{night.file}, night {night.id[:40]}: holds {kinds[night.has_negative]}, and night {first.id[:40]} "
-        f"{kinds[first.has_negative]}. Expected the same in every night: write all of them as probabilities."
+    problem = (
+        f"{night.file}, night {night.id[:40]}: holds {kinds[night.has_negative]}, "
+        f"and night {first.id[:40]} {kinds[first.has_negative]}. Expected the "
+        "same in every night: write all of them as probabilities."
     )
     return replace(night, density=None, notes=(), error=problem)
 
@@ -156,7 +157,7 @@ class NightReader:
             density = build_density(self.path, raw, self.options)
         except FileFormatError as error:
             where = f"{file}, night {name[:40]}: "
-            return TableNight(name, file, row, error=Message(where, error.reason or error))
+            return TableNight(name, file, row, error=f"{where}{error.reason or error}")
         except StageGuardError as error:
             return TableNight(name, file, row, error=error_message(error))
         values = np.asarray(raw.values)

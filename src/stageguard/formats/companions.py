@@ -13,7 +13,7 @@ import numpy as np
 
 from stageguard.arrays import Floats, Indices
 from stageguard.checks import MISSING_WORDS
-from stageguard.errors import Argument, InputError, PinError, did_you_mean, message_of
+from stageguard.errors import InputError, PinError, did_you_mean
 from stageguard.files import file_error, read_cell
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.formats.tables.probabilities import other_columns
@@ -137,11 +137,6 @@ def _records(path: Path, columns: Sequence[str]) -> list[tuple[int, dict[str, st
 SOME_DAY = date(2000, 1, 1)  # for a time of day without a date; no statistic depends on the day
 START_WORDS = "a time such as 22:30 or 2024-05-01T22:30"
 MOMENT_WORDS = f"seconds since the beginning of the recording, or {START_WORDS}"
-COLUMN_WORDS = {
-    "lights_off": "lights_off of the list",
-    "lights_on": "lights_on of the list",
-    "start": "its start or its edf in the list",
-}
 
 
 def numbered_rows(path: Path, files: Sequence[str] = ("edf",)) -> list[tuple[int, dict[str, str]]]:
@@ -221,11 +216,7 @@ def _time_of_day(text: str) -> time:
 
 def in_list_words(error: InputError) -> InputError:
     """Return an error about lights that names columns of the list instead of options."""
-
-    def say(part: object) -> object:
-        return COLUMN_WORDS.get(part.name, part) if isinstance(part, Argument) else part
-
-    return InputError(message_of(error).replace_parts(say))
+    return InputError(re.sub(r"\b(lights_off|lights_on)\b", r"\1 of the list", str(error)))
 
 
 @contextmanager
@@ -234,7 +225,7 @@ def by_the_list() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        if not any(message_of(error).names(key) for key in ("lights_off", "lights_on")):
+        if not any(key in str(error) for key in ("lights_off", "lights_on")):
             raise
         raise in_list_words(error) from None
 

@@ -20,14 +20,11 @@ import numpy as np
 
 from stageguard import checks
 from stageguard.errors import (
-    Argument,
     FileFormatError,
     InputError,
-    Message,
     OutputError,
     StageGuardError,
     StageGuardWarning,
-    message_of,
 )
 from stageguard.files import as_path, check_places, write_together
 from stageguard.formats import registry
@@ -136,17 +133,7 @@ def save(
         source = as_path(annotations_from, "annotations_from")
         outgoing = with_events_of(outgoing, source, is_placed=not form.holds_decoding)
         spare.append(source)
-    try:
-        return _write(form, replace(outgoing, id=target.stem), target, overwrite=overwrite, spare=spare)
-    except InputError as error:  # errors of writers name an argument of `convert`
-        raise InputError(message_of(error).replace_parts(_merging_by_hand)) from None
-
-
-def _merging_by_hand(part: object) -> object:
-    """Replace the argument `merge_to` of `convert` by a call of `merge_stages`."""
-    if isinstance(part, Argument) and part.name == "merge_to":
-        return Argument("merge_to", part.value, f"sg.merge_stages(night, {part.value!r})")
-    return part
+    return _write(form, replace(outgoing, id=target.stem), target, overwrite=overwrite, spare=spare)
 
 
 def convert(
@@ -365,11 +352,7 @@ def _refuse_list(sources: Sequence[Any], form: FileFormat, *, has_annotations: b
             "Convert them one by one, or write one .parquet file."
         )
     if has_annotations:
-        raise InputError(
-            Message(
-                Argument("annotations_from"), " belongs to one night, got several. Convert them one by one."
-            )
-        )
+        raise InputError("annotations_from belongs to one night, got several. Convert them one by one.")
 
 
 def _is_night(source: Any) -> bool:
@@ -389,27 +372,20 @@ def _format_for(path: Path, name: str | None, argument: str, *, is_density: bool
     )
     if len(fitting) == 1:
         return fitting[0]
-    which = Argument("target_format", python=argument)
+    which = f"{argument}"
     if fitting:
         listed = ", ".join(f"{form.name} ({form.title})" for form in fitting)
-        raise InputError(
-            Message(f"{path.name}: may be several formats. Say which with ", which, f": {listed}.")
-        )
+        raise InputError(f"{path.name}: may be several formats. Say which with {which}: {listed}.")
     of_stages = _longest_match(path, able)
     if len(of_stages) == 1:
         stages_name = of_stages[0].name
         raise InputError(
-            Message(
-                f"{path.name}: {stages_name} holds stages, but there are only probabilities. Decode them "
-                "first. For the most probable ones say it: ",
-                Argument("target_format", stages_name, f"{argument}={stages_name!r}"),
-                ".",
-            )
+            f"{path.name}: {stages_name} holds stages, but there are only "
+            "probabilities. Decode them first. For the most probable ones say it: "
+            f"{argument}={stages_name!r}."
         )
     listed = ", ".join(form.name for form in able if form.writes_probabilities_alone or not is_density)
-    raise InputError(
-        Message(f"{path.name}: no format has such a name. Say which with ", which, f": {listed}.")
-    )
+    raise InputError(f"{path.name}: no format has such a name. Say which with {which}: {listed}.")
 
 
 def _longest_match(path: Path, able: Sequence[FileFormat]) -> list[FileFormat]:

@@ -13,13 +13,9 @@ import numpy as np
 
 from stageguard.arrays import ROUNDING, SUM_TOLERANCE, Floats, Indices, Mask
 from stageguard.errors import (
-    Argument,
     InputError,
-    Message,
     MissingFileError,
-    RowNumber,
     StageGuardWarning,
-    message_of,
 )
 from stageguard.files import checked_file, file_error
 from stageguard.formats.raw_night import FileOptions, RawDensity, Where
@@ -98,7 +94,7 @@ def settle_epoch_seconds(
         raise file_error(
             path,
             f"an epoch lasts {found:g} s {by}, got ",
-            Argument("epoch_seconds", float(given)),
+            f"epoch_seconds={float(given):g}",
             f". Leave it out, or correct {owner}.",
         )
     return found
@@ -166,7 +162,7 @@ def check_usual(path: Where, usual: float, expected: float | None, tool: str) ->
             path,
             f"does not say how long an epoch is: {usual:g} s is the default of {tool}, {expected:g} s "
             "that of the profile or night it goes with. Say which: ",
-            Argument("epoch_seconds", float(expected)),
+            f"epoch_seconds={float(expected):g}",
             ".",
         )
 
@@ -188,7 +184,7 @@ def _stage_columns(raw: RawDensity, options: FileOptions) -> tuple[StageScheme, 
         return match_columns(raw.names, options.scheme, is_given=options.stages is not None)
     except InputError as error:
         ignored = f" Columns ignored: {listed(raw.ignored)}." if raw.ignored else ""
-        raise InputError(Message(message_of(error), ignored)) from None
+        raise InputError(f"{error!s}{ignored}") from None
 
 
 def match_columns(
@@ -284,11 +280,9 @@ def _divide_by_sums(matrix: Floats, names: Sequence[str]) -> tuple[Floats, tuple
         raise explain_bad_probabilities(matrix, names)
     row = int(np.flatnonzero(~np.isnan(sums))[np.argmax(varies)])
     raise InputError(
-        Message(
-            *("probabilities: ", RowNumber(row)),
-            f" sums to {sums[row]:.6g} and most others to {usual:.6g}, expected the same sum in every row. "
-            "Correct the row, or set all of it to NaN (no evidence).",
-        )
+        f"probabilities: row {row} sums to {sums[row]:.6g} and most others to "
+        f"{usual:.6g}, expected the same sum in every row. Correct the row, or "
+        "set all of it to NaN (no evidence)."
     )
 
 
@@ -320,25 +314,17 @@ def _from_negative(matrix: Floats, names: Sequence[str], scored: Mask) -> tuple[
             return _exponential(matrix), (note,)
         row = int(np.flatnonzero(scored)[np.argmin(adds_up)])
         raise InputError(
-            Message(
-                RowNumber(row),
-                " has no value above 0, but its exponentials do not sum to 1: logarithms to another "
-                "base, or not normalised? Pass ",
-                Argument("logits", True),
-                " if their softmax is meant, else convert them first.",
-            )
+            f"row {row} has no value above 0, but its exponentials do not sum to 1: "
+            "logarithms to another base, or not normalised? Pass logits=True if "
+            "their softmax is meant, else convert them first."
         )
     if _is_inside(values, SHAKEN_VALUES) and _is_inside(sums, SHAKEN_SUMS):
         row = int(np.flatnonzero(scored)[np.argmax((values < -ROUNDING).any(axis=1))])
         column = int(np.argmax(matrix[row] < -ROUNDING))
         raise InputError(
-            Message(
-                RowNumber(row),
-                f" has {matrix[row, column]:.6g} for {names[column]}: these may be logits, or "
-                "probabilities that something pushed below 0. Pass ",
-                Argument("logits", True),
-                ", or correct them.",
-            )
+            f"row {row} has {matrix[row, column]:.6g} for {names[column]}: these may "
+            "be logits, or probabilities that something pushed below 0. Pass "
+            "logits=True, or correct them."
         )
     return _softmax(matrix, "logits"), ("read as logits: the softmax was taken",)
 
@@ -366,11 +352,8 @@ def _peaks(matrix: Floats, kind: str) -> Floats:
     if bad.any():
         row = int(np.argmax(bad))
         raise InputError(
-            Message(
-                RowNumber(row),
-                f" has no finite largest value ({peak[row]}), so it cannot be read as {kind}. "
-                "Leave the row empty where there is no evidence.",
-            )
+            f"row {row} has no finite largest value ({peak[row]}), so it cannot be "
+            f"read as {kind}. Leave the row empty where there is no evidence."
         )
     return np.where(missing, 0.0, peak)
 

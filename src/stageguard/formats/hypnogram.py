@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.checks import MISSING_WORDS
-from stageguard.errors import Argument, EpochNumber, InputError, Message, did_you_mean, message_of
+from stageguard.errors import InputError, did_you_mean
 from stageguard.files import file_error, load_json
 from stageguard.formats.density import DEFAULT_EPOCH_SECONDS, MOST_EPOCHS, settle_epoch_seconds
 from stageguard.formats.raw_night import NOTHING_RECORDED, FileOptions, RawHypnogram, Recorded
@@ -95,7 +95,7 @@ def refuse_two_scorings(path: Path, header: Sequence[str]) -> None:
         raise file_error(
             path,
             f"has several columns that may be stages ({', '.join(names)}). Name one: ",
-            Argument("column", names[0]),
+            f"column={names[0]!r}",
             ".",
         )
 
@@ -132,7 +132,7 @@ def build_hypnogram(path: Path, raw: RawHypnogram, options: FileOptions) -> Hypn
             night, before, raw.profile, tuple(notes), has_clock, raw.left_out, recorded, is_assumed
         )
     except InputError as error:
-        raise file_error(path, message_of(error)) from None
+        raise file_error(path, str(error)) from None
 
 
 def _replace_digits(stages: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -179,7 +179,7 @@ def _scheme_of(path: Path, raw: RawHypnogram, options: FileOptions) -> StageSche
         path,
         f"names {f'{named} only' if named else 'no stage'}, so its scheme may be "
         f"{' or '.join(scheme.name for scheme in fitting)}. Say which with ",
-        Argument("scheme", fitting[0].name),
+        f"scheme={fitting[0].name!r}",
         ".",
     )
 
@@ -208,11 +208,10 @@ def unknown_stage(stage: str, scheme: StageScheme) -> str:
     """Return the message for a cell that is not a stage."""
     expected = f"expected {', '.join(scheme.names)}, or ? for unscored"
     if stage.lstrip("+-").replace(".", "", 1).isdecimal():
-        return Message(
-            f"{stage[:40]!r} is a number, and tools number stages differently: {expected}. Or say whose "
-            "numbers they are: ",
-            Argument("format", "numbers-yasa"),
-            " (see docs/formats.md).",
+        return (
+            f"{stage[:40]!r} is a number, and tools number stages differently: "
+            f"{expected}. Or say whose numbers they are: format='numbers-yasa' (see "
+            "docs/formats.md)."
         )
     return f"{stage[:40]!r} is not a stage: {expected}.{did_you_mean(stage, scheme.names)}"
 
@@ -275,7 +274,7 @@ def names_of(
             known = ", ".join(f"{number} {name}" for number, name in sorted(numbering.items()))
             text = str(code) if isinstance(code, int) else f"{code:g}"  # JSON may hold very long numbers
             text = text if len(text) <= 20 else f"{text[:20]}..."
-            where: object = EpochNumber(position) if (what, first) == ("epoch", 0) else position
+            where: object = f"{position}" if (what, first) == ("epoch", 0) else position
             raise file_error(path, f"{what} ", where, f" is {text}, expected one of: {known}.")
         stages.append(numbering[int(code)])
     return tuple(stages)

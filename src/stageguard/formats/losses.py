@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from stageguard.errors import Argument, FileFormatError, InputError, Message, OutputError
+from stageguard.errors import FileFormatError, InputError, OutputError
 from stageguard.formats.events import MOST_TEXTS
 from stageguard.formats.file_format import FileFormat
 from stageguard.formats.outgoing import Content, Outgoing, standard_scheme
@@ -92,8 +92,8 @@ def _lost_stages(copy: _Copy, given: Hypnogram) -> list[str]:
     attempts = [(wanted, FileOptions(), list[str]()) for wanted in candidates]
     for wanted in candidates:
         name, seconds = wanted.scheme.name, wanted.epoch_seconds
-        how = Argument("scheme", name) if name != "custom" else "its scheme"
-        scheme, length = Message("scheme (give ", how, " when reading)"), _lost_epoch_length(seconds)
+        how = f"scheme={name!r}" if name != "custom" else "its scheme"
+        scheme, length = f"scheme (give {how} when reading)", _lost_epoch_length(seconds)
         attempts += [
             (wanted, FileOptions(epoch_seconds=seconds), [length]),
             (wanted, FileOptions(scheme=wanted.scheme), [scheme]),
@@ -195,4 +195,4 @@ def _lost_probabilities(copy: _Copy, content: Content) -> list[str]:
 
 
 def _lost_epoch_length(seconds: float) -> str:
-    return Message("epoch length (give ", Argument("epoch_seconds", float(seconds)), " when reading)")
+    return f"epoch length (give epoch_seconds={float(seconds):g} when reading)"

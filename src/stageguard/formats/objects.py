@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.checks import array_of, array_of_tensor, type_name
-from stageguard.errors import Argument, InputError, Message, did_you_mean, fault_text, message_of
+from stageguard.errors import InputError, did_you_mean, fault_text
 from stageguard.files import file_error
 from stageguard.formats.density import DensityFile, listed, pool, settle_epoch_seconds
 from stageguard.formats.file_format import EPOCH_LENGTH, NUMBERS_ALONE, PROBABILITIES, START, Kind
@@ -187,7 +187,7 @@ def _stages_of_values(path: Path, values: list[Any], options: FileOptions) -> Ra
             stages = names_of(path, values, NUMBERINGS[numbering].codes, what="epoch", first=0)
             return RawHypnogram(stages, scheme=NUMBERINGS[numbering].scheme)
         fitting = [name for name, each in NUMBERINGS.items() if set(values) <= set(each.codes)]
-        known = [p for each in fitting or NUMBERINGS for p in (" or ", Argument("format", NUMBERS + each))]
+        known = [p for each in fitting or NUMBERINGS for p in (" or ", f"format={NUMBERS + each!r}")]
         numbers = "holds numbers, and tools number stages differently. Say whose they are: "
         raise file_error(path, numbers, *known[1:], ".")
     if all(isinstance(value, str) or _is_missing(value) for value in values):
@@ -211,8 +211,8 @@ def _numbering_of(options: FileOptions) -> str | None:
 
 def _refuse_format(source: Path | str, options: FileOptions) -> None:
     if options.format is not None:
-        argument = Argument("format", options.format)
-        raise InputError(Message(f"{source}: says itself what it is, got ", argument, ". Leave it out."))
+        argument = f"format={options.format!r}"
+        raise InputError(f"{source}: says itself what it is, got {argument}. Leave it out.")
 
 
 def _is_tuple_of(length: int) -> Callable[[Any], bool]:
@@ -248,9 +248,7 @@ def density_of_gssc(source: tuple[Any, Any, Any], options: FileOptions) -> RawDe
             "stages, times and probabilities (epochs, 5). Pass the array of probabilities alone.",
         )
     if options.format not in (None, "gssc"):
-        raise file_error(
-            where, "is read as GSSC's, got ", Argument("format", options.format), ". Leave it out."
-        )
+        raise file_error(where, "is read as GSSC's, got ", f"format={options.format!r}", ". Leave it out.")
     if stages.dtype.kind not in "iu" or not np.array_equal(probabilities.argmax(axis=1), stages):
         raise file_error(
             where,
@@ -314,7 +312,7 @@ def _labels_and_confidences(
             where,
             "has one label and one number per epoch, which is not a distribution over the stages. "
             "Expected probabilities (epochs, classes). AccuSleePy's labels and confidences need ",
-            Argument("format", ACCUSLEEPY.format),
+            f"format={ACCUSLEEPY.format!r}",
             ".",
         )
     if confidences.dtype.kind not in "fiu":
@@ -465,4 +463,4 @@ def pass_density(density: Hypnodensity, options: FileOptions) -> DensityFile:
         pooled, notes = pool(density, options.pool_to_seconds)
         return DensityFile(replace(pooled, source=density.source), notes)
     except ValueError as error:
-        raise InputError(message_of(error)) from None
+        raise InputError(str(error)) from None

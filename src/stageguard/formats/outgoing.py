@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.errors import Argument, InputError, Message
+from stageguard.errors import InputError
 from stageguard.formats.raw_night import Event
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnodensity import Hypnodensity
@@ -156,12 +156,12 @@ def _unknown(scheme: StageScheme, words: Mapping[str, Mapping[str, str]], tool: 
             scheme.merge_map(SCHEMES[name])
         except InputError:
             continue
-        do: str = Message("Merge the stages first: ", Argument("merge_to", name), ".")
+        do: str = f"Merge the stages first: merge_to={name!r}."
         break
     else:
         do = f"Write another format, such as {GENERAL}."
     got = f"{tool} knows the stages {known}, but the night has {', '.join(scheme.names)}. "
-    return InputError(Message(got, do))
+    return InputError(f"{got}{do}")
 
 
 def plain_text(text: str) -> str:

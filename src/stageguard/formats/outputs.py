@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.arrays import Floats, Labels
-from stageguard.errors import FileFormatError, for_people, warn
+from stageguard.errors import FileFormatError, warn
 from stageguard.files import file_error, json_lines, parse_json, read_file, write_cell, write_together
 from stageguard.formats.sniffing import header_cells
 from stageguard.formats.tables.delimited import read_delimited
@@ -236,7 +236,7 @@ def output_texts(
         "n_filled": int(np.count_nonzero(decoding.filled)),
         "period": list(decoding.period),
         "removed_bouts": [bout.to_dict() for bout in decoding.removed_bouts],
-        "strength": {name: getattr(strength, name) for name in STRENGTH} | {"why": for_people(str(strength))},
+        "strength": {name: getattr(strength, name) for name in STRENGTH} | {"why": str(str(strength))},
         "steered": sorted(decoding.steered),
         "assumptions": [*decoding.assumed, *notes],
         "provenance": decoding.provenance(),

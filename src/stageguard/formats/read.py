@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from stageguard import checks
-from stageguard.errors import Argument, FileFormatError, InputError, StageGuardError, message_of
+from stageguard.errors import FileFormatError, InputError, StageGuardError
 from stageguard.files import faults_named, file_error
 from stageguard.formats import registry
 from stageguard.formats.density import (
@@ -257,8 +257,8 @@ def read_density_object(source: Any, options: FileOptions) -> DensityFile:
         if error.code == NAMES_NO_STAGES:
             _refuse_stages(source)
         if error.code == LABELS_ALONE:
-            raise LabelsAloneError(message_of(error)) from None
-        raise InputError(message_of(error)) from None
+            raise LabelsAloneError(str(error)) from None
+        raise InputError(str(error)) from None
 
 
 class LabelsAloneError(InputError):
@@ -384,7 +384,7 @@ def _refuse_array(path: Path) -> None:
     raise file_error(
         path,
         "holds an array of numbers, and tools number stages differently. Say whose with ",
-        Argument("format", first),
+        f"format={first!r}",
         f"{known}. If it holds probabilities, use read_density.",
     )
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from stageguard import checks
 from stageguard.errors import (
-    Argument,
     FileFormatError,
     InputError,
     InstallationWarning,
@@ -135,7 +134,7 @@ def detect(
         raise file_error(
             path,
             f"fits {len(fitting)} formats. Name the right one with ",
-            Argument("format"),
+            "format",
             f": {choices}.",
             code="ambiguous-format",
         )
@@ -151,7 +150,7 @@ def detect(
             raise file_error(
                 path,
                 f"holds {form.title}, which is not called .txt. Say ",
-                Argument("format", form.name),
+                f"format={form.name!r}",
                 ", or rename it.",
                 code="ambiguous-format",
             )

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from stageguard.errors import Argument, EpochNumber, Message
 from stageguard.guard.decode import decode_under
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import Change, in_bouts
@@ -78,25 +77,28 @@ def _limits(strength: Strength) -> str:
     return f"the limits {low:.3f} to {high:.3f}{'' if math.isnan(experts) else times}"
 
 
-def _clock_remarks(strength: Strength) -> Message:
+def _clock_remarks(strength: Strength) -> str:
     if strength.clock_passes and not strength.clock_onsets:
-        return Message(" The clock found no sleep to count from.")
+        return " The clock found no sleep to count from."
     moved = f" Sleep onset, which the clock counts from, still moved after {strength.clock_passes} passes."
     pinned = (" Pins overrule the clock at ", *_epochs(strength.clock_overruled), ".")
-    return Message("" if strength.clock_settled else moved, *(pinned if strength.clock_overruled else ()))
+    return (
+        f"{'' if strength.clock_settled else moved}"
+        f"{''.join(map(str, pinned if strength.clock_overruled else ()))}"
+    )
 
 
-def _clock_sentence(strength: Strength) -> Message:
+def _clock_sentence(strength: Strength) -> str:
     if not strength.clock_passes:
-        return Message("")
+        return ""
     if not strength.clock_onsets:
-        return Message(" The clock found no sleep to count from.")
+        return " The clock found no sleep to count from."
     still = "" if strength.clock_settled else f", which still moved after {strength.clock_passes} passes"
     pinned = (" Pins overrule it at ", *_epochs(strength.clock_overruled), ".")
     is_alone = strength.step in ("untouched", "hard")
     who = " Only the clock may change stages; it" if is_alone else " The clock"
     onset = (" counts from sleep onset at ", *_epochs(strength.clock_onsets), f"{still}.")
-    return Message(who, *onset, *(pinned if strength.clock_overruled else ()))
+    return f"{who}{''.join(map(str, onset))}{''.join(map(str, pinned if strength.clock_overruled else ()))}"
 
 
 def _strength_sentence(strength: Strength) -> str:
@@ -173,7 +175,7 @@ def _untouched_sentence(strength: Strength, band: str) -> str:
 
 def _epochs(epochs: Sequence[int]) -> list[object]:
     """Return the parts of a message that name some epochs."""
-    listed = [part for epoch in epochs for part in (", ", EpochNumber(epoch))][1:]
+    listed = [part for epoch in epochs for part in (", ", f"{epoch}")][1:]
     return ["epoch " if len(epochs) == 1 else "epochs ", *listed]
 
 
@@ -222,11 +224,10 @@ def removed_words(decoding: Decoding) -> str:
         since = bout.minutes_since_onset
         when = "before onset" if math.isnan(since) else f"{since:g} min after onset"
         bouts.append(f"{bout.minutes:g} min long, {when}")
-    return Message(
-        f"the clock removed REM ({'; '.join(bouts)}): look at it. Experts score REM of 3 min or "
-        "more within 40 min of onset on 2.7 % of nights, and narcolepsy looks like this. ",
-        Argument("cohort", "narcolepsy"),
-        " switches the clock off.",
+    return (
+        f"the clock removed REM ({'; '.join(bouts)}): look at it. Experts score "
+        "REM of 3 min or more within 40 min of onset on 2.7 % of nights, and "
+        "narcolepsy looks like this. cohort='narcolepsy' switches the clock off."
     )
 
 
@@ -244,11 +245,10 @@ def advice(decoding: Decoding) -> tuple[str, ...]:
     if not n_changed:
         return ()
     return (
-        Message(
-            "If the stager was trained on natural class frequencies, ",
-            Argument("trained", "natural"),
-            f" would change {n_changed} epochs; fragmentation index {before.fi_after:.3f} -> "
-            f"{lifted.strength.fi_after:.3f}.",
+        (
+            "If the stager was trained on natural class frequencies, "
+            f"trained='natural' would change {n_changed} epochs; fragmentation index "
+            f"{before.fi_after:.3f} -> {lifted.strength.fi_after:.3f}."
         ),
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stageguard import checks
-from stageguard.errors import InputError, for_people
+from stageguard.errors import InputError
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.formats.raw_night import Event
 from stageguard.guard.decoding import Decoding
@@ -133,7 +133,7 @@ def night_report(
         "profile": decoding.profile,
         "settings": settings(decoding.profile),
         "provenance": tuple(provenance_rows(decoding.profile.provenance)),
-        "strength": for_people(str(decoding.strength)),
+        "strength": str(str(decoding.strength)),
         "methods": night_methods(decoding, options.lights),
         "versions": _versions(decoding),
     }

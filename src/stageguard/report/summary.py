@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from stageguard.arrays import NAN
-from stageguard.errors import Message
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import cuts_of, hypnogram_before, period_for
 from stageguard.measures.cohort import CohortTable
@@ -208,7 +207,7 @@ def deed_words(decoding: Decoding) -> str:
     strength = decoding.strength
     is_by_others = strength.step in ("untouched", "hard") and decoding.changed.any()
     by = f" Changed only by {' and '.join(other_causes(decoding))}." if is_by_others else ""
-    return Message(strength.in_short(), by)
+    return f"{strength.in_short()}{by}"
 
 
 def aside_words(decoding: Decoding, valid: Validity) -> str:

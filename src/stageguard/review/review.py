@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from stageguard import checks
-from stageguard.errors import InputError, PinError, StageGuardError, error_message, for_people
+from stageguard.errors import InputError, PinError, StageGuardError, error_message
 from stageguard.files import file_error, real_path, write_text_atomic, write_together
 from stageguard.formats.convert import Written, convert, formats_for, save
 from stageguard.formats.event_files import EVENT_FORMATS, EventFormat
@@ -81,7 +81,7 @@ class ConflictError(InputError):
     """Stages that a person set contradict each other under the profile."""
 
     def __init__(self, error: PinError, relax: list[Relaxation]) -> None:
-        super().__init__(for_people(error))
+        super().__init__(str(error))
         self.error, self.relax = error, relax
 
 

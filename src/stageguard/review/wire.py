@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.arrays import Floats
-from stageguard.errors import InputError, for_people, visible
+from stageguard.errors import InputError, visible
 from stageguard.formats.event_files import EVENT_FORMATS
 from stageguard.guard.explain import Change, in_bouts
 from stageguard.measures.bouts import cuts_of, period_for
@@ -196,7 +196,7 @@ def _can_choose(night: NightUnderReview, state: ReviewState) -> bool:
 
 
 def _why(result: GuardResult) -> str:
-    return "" if result.decoding is None else for_people(str(result.decoding.strength))
+    return "" if result.decoding is None else str(str(result.decoding.strength))
 
 
 def queue_part(review: Review, at: Revision) -> dict[str, Any]:

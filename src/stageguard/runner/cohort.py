@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from stageguard import checks
 from stageguard.arrays import NAN
-from stageguard.errors import Argument, InputError, Message, OutputError
+from stageguard.errors import InputError, OutputError
 from stageguard.extras import library
 from stageguard.files import as_path, file_error, read_text, write_text_atomic
 from stageguard.formats.cohort_dataset import dataset_root, holds_parquet, is_dataset
@@ -102,10 +102,8 @@ def _refuse_own_memory(call: CohortCall, paths: Sequence[Path]) -> None:
     for path in used:
         if store_of(path).is_local:
             raise InputError(
-                Message(
-                    f"{path} is in the memory of one process, expected a store that all processes see. Run "
-                    "in one process (", Argument("jobs", 1), "), or name a folder."
-                )
+                f"{path} is in the memory of one process, expected a store that all "
+"processes see. Run in one process (jobs=1), or name a folder."
             )  # fmt: skip
 
 
@@ -125,10 +123,8 @@ def tables_to_decode(paths: Sequence[Path], samples: Path | None) -> Sequence[Pa
     is_one = len(paths) == 1 and not is_folder(paths[0])
     if samples is not None or not (is_one or (paths and all(map(holds_parquet, paths)))):
         raise InputError(
-            Message(
-                Argument("output"), " names a table, expected one table with the column id to decode, or a "
-                "dataset of Parquet files. Name a folder."
-            )
+            "output names a table, expected one table with the column id to decode, "
+"or a dataset of Parquet files. Name a folder."
         )  # fmt: skip
     return paths
 
@@ -218,7 +214,7 @@ def chosen_nights(inputs: Inputs, only: Sequence[str]) -> Inputs:
     missing = [name for name in only if name not in names]
     if missing:
         nights = f": there is no such night. Nights: {listed(names, 5)}."
-        raise InputError(Message(Argument("only", missing[0]), nights))
+        raise InputError(f"only={missing[0]!r}{nights}")
     if not only:
         return inputs
     return replace(inputs, nights=tuple(night for night in inputs.nights if night.id in only))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stageguard.errors import OVERWRITE, FileFormatError, OutputExistsError
+from stageguard.errors import FileFormatError, OutputExistsError
 from stageguard.files import exists_error, file_error, load_json, read_file
 from stageguard.formats.companions import by_the_list
 from stageguard.formats.outputs import (
@@ -152,9 +152,10 @@ def decode_task(task: DecodeTask, decoded: tuple[Decoding, tuple[str, ...]] | No
     may_replace = record is not None or (is_there and _may_complete(decoding, files))
     if is_there and not may_replace and not _is_torn(files):
         raise file_error(
-            files.sidecar, "was cut off or edited, and its table has other stages than this run gives. "
-            + OVERWRITE + " to decode the night again."
-        )  # fmt: skip
+            files.sidecar,
+            "was cut off or edited, and its table has other stages than this run gives. "
+            "Use overwrite=True to decode the night again.",
+        )
     try:
         return write(record, may_replace=may_replace)
     except OutputExistsError:

@@ -219,9 +219,7 @@ class NightTask(NamedTuple):
     error: str | None = None
 
 
-def decode_block(
-    task: TableTask, nights: Iterable[TableNight], cautions: Sequence[Message] = ()
-) -> DecodedBlock:
+def decode_block(task: TableTask, nights: Iterable[TableNight], cautions: Sequence[str] = ()) -> DecodedBlock:
     """Decode the nights of a chunk one by one; `cautions` are warnings that hold for all of them."""
     block = DecodedBlock([], [], [])
     work = partial(_decode_night, task, block.decodings, cautions)
@@ -234,14 +232,14 @@ def decode_block(
             one = NightTask(file, night.id, night.density, night.notes)
             outcome = attempt(work, one, place=f"{file}, night {night.id[:40]}")
         if outcome.error is not None:
-            outcome = replace(outcome, error=Message(task.say(outcome.error)))
+            outcome = replace(outcome, error=f"{task.say(outcome.error)}")
         block.outcomes.append(outcome)
         block.rows.append(night.row)
     return block
 
 
 def _decode_night(
-    task: TableTask, decodings: list[tuple[str, Decoding]], cautions: Sequence[Message], night: NightTask
+    task: TableTask, decodings: list[tuple[str, Decoding]], cautions: Sequence[str], night: NightTask
 ) -> DecodedNight:
     """Decode one night, add it to the decodings, and return what the manifest says of it."""
     options = task.options
@@ -290,7 +288,7 @@ def _record_of(decoded: DecodedBlock) -> list[dict[str, Any]]:
 def _recorded(night: Mapping[str, Any], *, is_done_before: bool) -> Outcome[DecodedNight]:
     """Return the outcome of a night that `_record_of` described."""
     if "error" in night:
-        return Outcome(night["file"], night["id"], error=Message(night["error"]))
+        return Outcome(night["file"], night["id"], error=f"{night['error']}")
     row = ManifestRow.from_dict(night["row"])
     change_rows = tuple(tuple(cells) for cells in night["change_rows"])
     value = DecodedNight(row, tuple(night["notes"]), is_done_before, change_rows)
@@ -444,7 +442,7 @@ class TableSource:
     task: TableTask
     table: CohortTable
     identity: Mapping[str, Any]
-    cautions: tuple[Message, ...]  # warnings that hold for every night
+    cautions: tuple[str, ...]  # warnings that hold for every night
     hashes: dict[str, str] = field(default_factory=dict)  # of the files of a dataset, as they are made
 
     @contextlib.contextmanager

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.arrays import NAN
-from stageguard.errors import Message, StageGuardError, error_message
+from stageguard.errors import StageGuardError, error_message
 from stageguard.files import make_folder, open_text, read_cell, read_text, write_cell, write_text_atomic
 from stageguard.formats.outputs import change_row, output_paths
 from stageguard.guard.explain import Effect
@@ -254,7 +254,7 @@ class Manifest:
     n_before: int = 0
     written: list[Path] = field(default_factory=list)  # besides the outputs of single nights
     remarks: list[str] = field(default_factory=list)
-    problems: list[Message] = field(default_factory=list)  # errors after the nights were written
+    problems: list[str] = field(default_factory=list)  # errors after the nights were written
 
     @property
     def n_nights(self) -> int:
@@ -342,7 +342,7 @@ def recorded_outcomes(nights: Path, failures: Path) -> Iterable[Outcome[DecodedN
         yield Outcome(row.file, row.id, DecodedNight(row, is_done_before=True))
     for cells in read_table(failures):
         night, file, error = (read_cell(cells[column]) for column in FAILURE_COLUMNS[:3])
-        yield Outcome(file, night, error=Message(error))
+        yield Outcome(file, night, error=f"{error}")
 
 
 def table_text(rows: Iterable[Mapping[str, str]], first: Iterable[str] = ()) -> str:

@@ -20,7 +20,7 @@ from multiprocessing.synchronize import Event
 from types import FrameType
 from typing import Any, TypeVar
 
-from stageguard.errors import Argument, Message, StageGuardError
+from stageguard.errors import StageGuardError
 from stageguard.guard.kernels import available_processors
 from stageguard.runner.executors import broken_executors_named, n_threads, sender
 from stageguard.runner.stopping import TERMINAL_SIGNALS, sparing_children
@@ -201,9 +201,7 @@ def _run_singly(
                 yield from results
         except BrokenProcessPool:
             if lost is None:
-                raise StageGuardError(
-                    Message(f"{LOST} Run it again with fewer processes (", Argument("jobs", 1), ").")
-                ) from None
+                raise StageGuardError(f"{LOST} Run it again with fewer processes (jobs=1).") from None
             n_done += 1
             yield lost(items[n_done - 1])
 

@@ -15,15 +15,12 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from unicodedata import normalize
 
 from stageguard.errors import (
-    Argument,
     InstallationWarning,
-    Message,
     OutputError,
     StageGuardError,
     StageGuardWarning,
     error_message,
     fault_text,
-    message_of,
     visible,
     warn,
 )
@@ -66,8 +63,8 @@ class Outcome(Generic[Value]):
     file: str
     id: str  # the name of its night
     value: Value | None = None
-    error: Message | None = None  # one line that begins with the file's name
-    warnings: tuple[Message, ...] = ()  # of this package
+    error: str | None = None  # one line that begins with the file's name
+    warnings: tuple[str, ...] = ()  # of this package
     seconds: float = 0.0
     is_in_table: bool = False  # whether the night is one of a table of many
 
@@ -102,14 +99,14 @@ def succeeded(outcomes: Iterable[Outcome[Value]]) -> list[Outcome[Value]]:
 
 
 @contextmanager
-def collect_warnings() -> Iterator[list[Message]]:
+def collect_warnings() -> Iterator[list[str]]:
     """Yield a list that holds this package's warnings once the block has ended, but for what is installed."""
-    messages: list[Message] = []
+    messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", StageGuardWarning)
         yield messages
     for warning in caught:
-        message = message_of(warning.message)
+        message = str(warning.message)
         if issubclass(warning.category, InstallationWarning):
             warn(message, InstallationWarning)  # not to the file that came first
         elif issubclass(warning.category, StageGuardWarning):
@@ -162,7 +159,7 @@ def run_files(
             results = at_the_end.enter_context(closing(elsewhere))
         for task, problem in zip(tasks, problems, strict=True):
             outcome: Outcome[Value] = (
-                next(results) if problem is None else Outcome(task.file, task.id, error=Message(problem))
+                next(results) if problem is None else Outcome(task.file, task.id, error=f"{problem}")
             )
             log_outcome(outcome)
             yield replace(outcome, is_in_table=getattr(task, "table", None) is not None)
@@ -206,7 +203,7 @@ class _Like(Generic[TaskType, Value]):
         from stageguard.runner.processes import LOST
 
         task = self._task(difference)
-        problem = Message(f"{LOST} It can be tried again; ", Argument("jobs", 1), " needs the least memory.")
+        problem = f"{LOST} It can be tried again; jobs=1 needs the least memory."
         return Outcome(task.file, task.id, error=error_message(problem, task.file))
 
 
@@ -280,7 +277,7 @@ def attempt(
     return Outcome(task.file, task.id, value, problem, messages, time.perf_counter() - began)
 
 
-def failure_message(error: Exception, file: str | os.PathLike[str]) -> Message:
+def failure_message(error: Exception, file: str | os.PathLike[str]) -> str:
     """Return one line for a file that failed, whatever the error, so that the other files go on.
 
     For an unexpected error, the line names its type. Running out of memory ends the run; so does any

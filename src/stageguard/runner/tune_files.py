@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stageguard.errors import OVERWRITE, OutputExistsError
+from stageguard.errors import OutputExistsError
 from stageguard.files import make_folder
 from stageguard.fitting.tune import MeasuredNight, measure
 from stageguard.formats.raw_night import FileOptions
@@ -63,7 +63,7 @@ def keep_tuned(profile: Profile, folder: Path, *, overwrite: bool) -> Path:
         if Profile.load(path) == profile:
             return path
         raise OutputExistsError(
-            f"{path} was tuned on other nights. Decode with it (--profile {path}), or: " + OVERWRITE + "."
+            f"{path} was tuned on other nights. Decode with it (--profile {path}), or use overwrite=True."
         )
     make_folder(folder)
     profile.save(path, overwrite=True)

@@ -11,7 +11,7 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, v
 
 import numpy as np
 
-from stageguard.errors import InputError, StageGuardError, did_you_mean, message_of
+from stageguard.errors import InputError, StageGuardError, did_you_mean
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.recording import SLACK_SECONDS, Recording, Signal, end_seconds
 from stageguard.profile.stagers import KnownStager
@@ -150,7 +150,7 @@ class Stager:
             with redirect_stdout(sys.stderr):  # a stager's prints are no output of the command
                 density = self.run(recording)
         except InputError as error:  # also of a density that is none
-            raise InputError(f"{self.name}: " + message_of(error)) from error
+            raise InputError(f"{self.name}: " + str(error)) from error
         except StageGuardError:  # such as a missing extra
             raise
         except (Exception, SystemExit) as error:  # whatever the stager of another package raises

@@ -11,7 +11,7 @@ from click import UsageError
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.outcomes import MOST_ROWS, print_read
-from stageguard.cli.terminal import Console, count, in_options, print_json
+from stageguard.cli.terminal import Console, count, print_json, with_names
 from stageguard.errors import InputError
 from stageguard.formats.convert import save
 from stageguard.formats.raw_night import FileOptions
@@ -92,9 +92,9 @@ def combine(
             nights = _prepared([file.density for file in read], merge, reepoch, align=align)
             combined = put_together(nights, method=method, weights=shares)
         except InputError as error:
-            raise InputError(in_options(error, names)) from None
+            raise InputError(with_names(error, names)) from None
         written = save(combined, output, format=to, overwrite=overwrite, spare=paths)
-    warnings = [in_options(text, names) for text in warned]
+    warnings = [with_names(text, names) for text in warned]
     notes = list(dict.fromkeys([*inputs.notes, *(note for file in read for note in file.notes)]))
     shares = shares or [1.0] * len(paths)
     if as_json:

@@ -26,7 +26,7 @@ from stageguard.cli.scored_files import (
     refuse_guess,
     scored_reading_options,
 )
-from stageguard.cli.terminal import Console, in_options, naming_nights, one_line
+from stageguard.cli.terminal import Console, naming_nights, one_line, with_names
 from stageguard.errors import InputError, warn
 from stageguard.measures.agreement import Agreement, agreement, merged_pairs, swapped_words
 from stageguard.night.align import align as align_nights
@@ -155,7 +155,7 @@ def _aligned(
     names = [files[0]] + [files[1]] * len(given)
     with collect_warnings(), naming_nights(names):  # which number the nights
         aligned = align_nights(expert, *given.values(), epoch_seconds=expert.epoch_seconds)
-    notes = dict.fromkeys(in_options(note, names) for note in aligned.notes)
+    notes = dict.fromkeys(with_names(note, names) for note in aligned.notes)
     if notes:
         warn("; ".join(notes) + ".")
     expert, *cut = cast(tuple[Hypnogram, ...], aligned.nights)

@@ -17,7 +17,7 @@ from stageguard.cli.command import command, option, packed
 from stageguard.cli.outcomes import end, run_shown
 from stageguard.cli.scored_files import Experts, ReadOptions, read_expert, read_options, read_scoring
 from stageguard.cli.terminal import Console, count, naming_nights, one_line, print_json, progress_bar
-from stageguard.errors import InputError, Message
+from stageguard.errors import InputError
 from stageguard.files import check_apart, exists_error
 from stageguard.fitting.fit import FitProgress, FitReport, fit_report
 from stageguard.formats.companions import ListRow, read_subjects
@@ -157,7 +157,7 @@ def fit(
     outcomes = run_shown(reader.read, inputs.nights, "Reading", quiet=as_json)
     nights = [outcome.result for outcome in succeeded(outcomes)]
     if not nights:
-        raise InputError(Message("no night could be read. The first problem: ", outcomes[0].error))
+        raise InputError(f"no night could be read. The first problem: {outcomes[0].error}")
     known = {
         name
         for night, outcome in zip(inputs.nights, outcomes, strict=True)
@@ -231,7 +231,7 @@ def _fitted(
     executor: Executor | None,
     *,
     quiet: bool,
-) -> tuple[FitReport, list[Message]]:
+) -> tuple[FitReport, list[str]]:
     """Fit with a progress bar on a terminal; return the report and the warnings."""
     groups, subjects = [night.group for night in nights], [night.subject for night in nights]
     densities = [night.density for night in nights if night.density is not None]

@@ -15,7 +15,7 @@ from stageguard.cli.graded_files import GradedFile, GradeReader, find_experts, o
 from stageguard.cli.outcomes import end, print_warnings, run_shown
 from stageguard.cli.scored_files import ReadOptions, find_scored, read_options, scored_reading_options
 from stageguard.cli.terminal import Console, one_line, print_json
-from stageguard.errors import InputError, Message
+from stageguard.errors import InputError
 from stageguard.files import check_apart, check_places, write_together
 from stageguard.formats.companions import read_subjects
 from stageguard.measures.agreement import swapped_words
@@ -127,7 +127,7 @@ def grade(
     outcomes = run_shown(reader.read, inputs.nights, "Measuring", quiet=as_json)
     done = [outcome.result for outcome in succeeded(outcomes)]
     if not done:
-        raise InputError(Message("no night could be graded. The first problem: ", outcomes[0].error))
+        raise InputError(f"no night could be graded. The first problem: {outcomes[0].error}")
     facts = one_card([each.facts for each in done], stager, cohort)
     nights = tuple(each.night for each in done)
     names = tuple(each.name for each in experts)

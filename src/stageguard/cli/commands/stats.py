@@ -32,7 +32,7 @@ from stageguard.cli.stats_tables import (
     print_one,
 )
 from stageguard.cli.terminal import Console, count, one_line, print_json
-from stageguard.errors import InputError, Message, message_of
+from stageguard.errors import InputError
 from stageguard.files import check_places, real_path, write_text_atomic
 from stageguard.formats.cohort_files import (
     Cohort,
@@ -293,16 +293,14 @@ def _facts(read: MeasuredInput) -> Facts:
     )
 
 
-def _and_failed(problem: Message | str, failed: Sequence[Message]) -> InputError:
+def _and_failed(problem: str | str, failed: Sequence[str]) -> InputError:
     """Return a problem of the other nights, with those that failed before: they may be its cause."""
     if not failed:
         return InputError(problem)
-    return InputError(Message(problem, f" {count(len(failed), 'file')} failed, the first: ", failed[0]))
+    return InputError(f"{problem} {count(len(failed), 'file')} failed, the first: {failed[0]}")
 
 
-def _cohort(
-    nights: Sequence[StatsRow], reader: CohortReader, failed: Sequence[Message]
-) -> tuple[Cohort, str]:
+def _cohort(nights: Sequence[StatsRow], reader: CohortReader, failed: Sequence[str]) -> tuple[Cohort, str]:
     """Return the cohort, and why errors were not tested if they were not.
 
     The cohort holds the table of all nights, differences between groups and errors against experts.
@@ -314,7 +312,7 @@ def _cohort(
         if reader.groups:
             differences = group_differences(made, group_of, subjects=subjects)
     except InputError as error:
-        raise _and_failed(message_of(error), failed) from None
+        raise _and_failed(str(error), failed) from None
     sources = {night.id: night.source for night in nights}
     measured, facts = [night.measured for night in nights], [night.facts for night in nights]
     errors, untested = architecture_errors(

@@ -22,7 +22,7 @@ from stageguard.checks import MISSING_WORDS
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.terminal import count, one_line, print_warning
-from stageguard.errors import InputError, OutputError, StageGuardError, StageGuardWarning, message_of
+from stageguard.errors import InputError, OutputError, StageGuardError, StageGuardWarning
 from stageguard.files import checked_file, read_file, write_together
 from stageguard.guard.stream import StreamingDecoder
 from stageguard.profile.parts import STREAMED
@@ -173,7 +173,7 @@ class Run:
                         self._take(number, cells)
         except StageGuardError as error:
             kept = self._close(ended=False)
-            raise InputError(message_of(error) + f" {kept}") from None
+            raise InputError(str(error) + f" {kept}") from None
         except OSError:  # the reader has closed the pipe: the next run prints the stages it did not read
             self._keep()
             raise
@@ -202,7 +202,7 @@ class Run:
         try:
             stages = self._decoder.push(row, quality)
         except InputError as error:
-            raise InputError(f"line {number}: " + message_of(error)) from None
+            raise InputError(f"line {number}: " + str(error)) from None
         self._give_out(first, stages)
         if self._state is not None:
             self._since.append((row, quality))
@@ -314,7 +314,7 @@ class Run:
         try:
             decoder = _restored_quietly(read_file(path, "an array"))
         except StageGuardError as error:
-            raise InputError(f"{path}: " + message_of(error)) from None
+            raise InputError(f"{path}: " + str(error)) from None
         requested = self._make(self._stages if self._stages is not None else decoder.stages)
         for name, kept, wanted in (
             ("profile", decoder.profile.name, requested.profile.name),

@@ -11,7 +11,7 @@ from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.outcomes import end, run_shown
 from stageguard.cli.terminal import Console, count, naming_nights, one_line, print_json
-from stageguard.errors import InputError, Message
+from stageguard.errors import InputError
 from stageguard.files import check_apart, exists_error
 from stageguard.fitting.tune import check_base, decision, tuned_profile
 from stageguard.formats.companions import read_subjects
@@ -81,7 +81,7 @@ def tune(
     outcomes = run_shown(measure_task, tasks, "Reading", quiet=as_json, jobs=jobs)
     measured = succeeded(outcomes)
     if not measured:
-        raise InputError(Message("no night could be read. The first problem: ", outcomes[0].error))
+        raise InputError(f"no night could be read. The first problem: {outcomes[0].error}")
     names = [outcome.id for outcome in measured]
     groups = None if who is None else [who[name].subject for name in names]
     with naming_nights(names):

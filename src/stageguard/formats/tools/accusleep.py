@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from stageguard.arrays import Floats, Indices
 from stageguard.checks import MISSING_WORDS
-from stageguard.errors import Argument, StageGuardError, warn
+from stageguard.errors import StageGuardError, warn
 from stageguard.files import damaged_file, file_error, open_file, read_file
 from stageguard.formats.density import MOST_EPOCHS, check_usual, listed
 from stageguard.formats.file_format import (
@@ -248,7 +248,7 @@ def read_confidences(path: Path, options: FileOptions, *, tool: ConfidenceTool) 
             "holds one stage and its confidence per epoch, not a distribution over the stages: the "
             f"confidence of {tool.name} is {tool.meaning}. To decode it all the same, with the rest "
             "spread evenly, say so: ",
-            Argument("format", tool.format),
+            f"format={tool.format!r}",
             ".",
         )
     return spread(path, table.column(tool.label), confidences, options, tool, table.lines)

@@ -19,10 +19,8 @@ import numpy.typing as npt
 
 from stageguard.arrays import Floats
 from stageguard.errors import (
-    Argument,
     FileFormatError,
     InputError,
-    Message,
     did_you_mean,
 )
 from stageguard.files import damaged_file, file_error, open_file, read_file
@@ -254,8 +252,8 @@ def _stages(path: Path, stored: npt.NDArray[Any]) -> tuple[str, ...]:
 def _check_names(path: Path, stored: tuple[str, ...], options: FileOptions) -> tuple[str, ...]:
     """Return the names of the columns; refuse names of the caller or tool that contradict the file."""
     names_by = {
-        Argument("stages"): options.stages,
-        Argument("format", options.format): TOOLS.get(options.format or "", UNKNOWN).order,
+        "stages": options.stages,
+        f"format={options.format!r}": TOOLS.get(options.format or "", UNKNOWN).order,
     }
     for argument, names in names_by.items():
         if names is not None and [canonical_name(n) or n for n in names] != [
@@ -326,11 +324,11 @@ def _names(where: Where, tool: ArrayTool, options: FileOptions) -> tuple[tuple[s
         return tuple(options.stages), ()
     if tool.order is not None:
         return tool.order, (f"columns read as {', '.join(tool.order)}, the order of {tool.name}",)
-    why, tools = f"the order is not that of {tool.name} but of whoever trained the network", Message()
+    why, tools = f"the order is not that of {tool.name} but of whoever trained the network", ""
     if tool is UNKNOWN:
         why = "their order differs between tools"
-        tools = Message(" Or say who wrote it with ", Argument("format"), f": {', '.join(TOOLS)}.")
-    example = Argument("stages", ["W", "N1", "N2", "N3", "R"])
+        tools = f" Or say who wrote it with format: {', '.join(TOOLS)}."
+    example = f"stages={['W', 'N1', 'N2', 'N3', 'R']!r}"
     raise file_error(
         where,
         f"names no stages, and {why}. Say what the columns are with stages, for example ",
@@ -351,9 +349,9 @@ def _join_windows(
             where,
             f"has shape {array.shape}: {why}. Windows are (windows, epochs, stages) or (windows, stages, "
             "epochs): ",
-            Argument("format", "physioex"),
+            "format='physioex'",
             " or ",
-            Argument("format", "braindecode"),
+            "format='braindecode'",
             ".",
         )
     windows = array if axes[0] == 2 else np.swapaxes(array, 1, 2)
@@ -405,7 +403,7 @@ def _refuse_soft_undefined(where: Where, undefined: Floats, names: Sequence[str]
             f"its column 0 is between 0 and 1 in {n_soft:,} of {len(undefined):,} rows, expected "
             f"{UNDEFINED}, which is 0 or 1. Was it left out already? Then name the columns with stages "
             "and without format, for example ",
-            Argument("stages", list(SLEEPECG.get(len(names) + 1, SLEEPECG[5]))),
+            f"stages={list(SLEEPECG.get(len(names) + 1, SLEEPECG[5]))!r}",
             ".",
         )
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from stageguard.arrays import Floats
-from stageguard.errors import Argument, did_you_mean
+from stageguard.errors import did_you_mean
 from stageguard.files import file_error, load_json
 from stageguard.formats.annotations import staged_rows
 from stageguard.formats.density import existing_file, listed
@@ -298,7 +298,7 @@ def _chosen(path: Path, scorings: Sequence[_Rows], wanted: str | None, meant: ob
     raise file_error(
         path,
         f"holds the scorings of {listed(names)}. Name one: ",
-        Argument("column", names[0]),
+        f"column={names[0]!r}",
         "; read_scorings returns all.",
     )
 

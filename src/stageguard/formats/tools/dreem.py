@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.errors import Argument, StageGuardError
+from stageguard.errors import StageGuardError
 from stageguard.files import damaged_file, file_error
 from stageguard.formats.density import MOST_EPOCHS, listed
 from stageguard.formats.file_format import (
@@ -33,7 +33,7 @@ def read_json(path: Path, options: FileOptions) -> RawHypnogram:
         raise file_error(
             path,
             "is a bare list of numbers, and tools number stages differently. Say whose: ",
-            Argument("format", "dreem-json"),
+            "format='dreem-json'",
             f" for 4 REM at 30 s, or {' or '.join(f'numbers-{each}' for each in NUMBERINGS)}.",
         )
     return _stages(path, number_list(path))

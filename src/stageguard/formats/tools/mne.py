@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.errors import Argument, warn
+from stageguard.errors import warn
 from stageguard.extras import library
 from stageguard.files import damaged_file, file_error, read_file
 from stageguard.formats.annotations import are_taken_by_text, events_among, stages_among
@@ -63,7 +63,7 @@ def refuse_numbers(path: Path, annotations: Sequence[Event]) -> None:
         raise file_error(
             path,
             "its annotations are numbers, and tools number stages differently. If GSSC wrote it, say ",
-            Argument("format", "gssc-fif"),
+            "format='gssc-fif'",
             ".",
         )
 

@@ -17,7 +17,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stageguard.errors import EpochNumber, warn
+from stageguard.errors import warn
 from stageguard.files import file_error
 from stageguard.formats import xml
 from stageguard.formats.annotations import raw_of, stage_epochs
@@ -239,7 +239,7 @@ def _warn_of_codes(path: Path, counts: Counter[int]) -> tuple[str, ...]:
 def _code(path: Path, epoch: int, cell: str) -> int:
     if not cell.lstrip("-").isdecimal() or len(cell) > 9:
         got = f" has the stage {cell[:40]!r}, expected a number from 0 to 9."
-        raise file_error(path, "epoch ", EpochNumber(epoch), got)
+        raise file_error(path, "epoch ", f"{epoch}", got)
     return int(cell)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from stageguard.checks import shown
-from stageguard.errors import Argument, InputError, Message, StageGuardError
+from stageguard.errors import InputError, StageGuardError
 from stageguard.extras import library
 from stageguard.files import damaged_file, file_error, read_file, seekable_file
 from stageguard.formats.density import MOST_EPOCHS, listed
@@ -84,12 +84,9 @@ def write_cohort(nights: Sequence[Outgoing], path: Path) -> Content:
     schemes = list(dict.fromkeys(night.scheme.names for night in nights))
     if len(schemes) > 1:
         raise InputError(
-            Message(
-                f"the nights have different stages ({listed(schemes[0])}; {listed(schemes[1])}), expected "
-                "the same in one file. Merge them first: ",
-                Argument("merge_to", "wnr3"),
-                ".",
-            )
+            f"the nights have different stages ({listed(schemes[0])}; "
+            f"{listed(schemes[1])}), expected the same in one file. Merge them first: "
+            "merge_to='wnr3'."
         )
     for what in ("hypnogram", "density"):
         without = [night.id for night in nights if getattr(night, what) is None]

@@ -12,7 +12,7 @@ import numpy as np
 
 from stageguard.arrays import Floats, Indices
 from stageguard.checks import MISSING_WORDS
-from stageguard.errors import Argument, FileFormatError, ProfileError, record_fault
+from stageguard.errors import FileFormatError, ProfileError, record_fault
 from stageguard.files import file_error
 from stageguard.formats.annotations import COARSE, LONGEST_GUESS, staged_rows, stages_among
 from stageguard.formats.density import listed
@@ -102,7 +102,7 @@ def stages_of_lines(path: Path, lines: Sequence[str], options: FileOptions) -> R
             path,
             f"line {number + 1} is {first[:40]!r}, expected a stage name such as W, N1, N2, N3, R, or a "
             "header with a column named stage; of another name, say ",
-            Argument("column"),
+            "column",
             ". Numbers are not read, since tools number stages differently.",
         )
     if len(lines) == number + 1 and canonical_name(first) in COARSE:
@@ -145,7 +145,7 @@ def from_table(path: Path, table: Table, options: FileOptions) -> RawHypnogram:
         raise file_error(
             path,
             f"has the columns {listed(table.header)}, expected one named stage. Say which with ",
-            Argument("column"),
+            "column",
             ".",
         )
     name = table.header[column]
@@ -366,7 +366,7 @@ def read_numbers(path: Path, options: FileOptions, *, numbering: str) -> RawNigh
         raise file_error(
             path,
             "holds numbers, and tools number stages differently. Say whose: ",
-            Argument("format", f"numbers-{numbering}"),
+            f"format={f'numbers-{numbering}'!r}",
             ".",
         )
     head = read_head(path)

@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from stageguard.arrays import Floats
-from stageguard.errors import Argument, InputError, Message, warn
+from stageguard.errors import InputError, warn
 from stageguard.extras import library
 from stageguard.files import LIMITS, file_error, load_json, read_file
 from stageguard.formats.annotations import staged_rows
@@ -170,12 +170,9 @@ def yasa_document(night: Outgoing) -> dict[str, Any]:
     seconds = number(hypnogram.epoch_seconds)
     if len(seconds.partition(".")[2]) > NANO_DIGITS:
         raise InputError(
-            Message(
-                f"YASA counts time in whole nanoseconds, but an epoch lasts {seconds} s. Write another "
-                "format, or epochs of another length: ",
-                Argument("reepoch_to", max(round(hypnogram.epoch_seconds, 3), 0.001)),
-                ".",
-            )
+            f"YASA counts time in whole nanoseconds, but an epoch lasts {seconds} s. "
+            "Write another format, or epochs of another length: reepoch_to="
+            f"{max(round(hypnogram.epoch_seconds, 3), 0.001)!r}."
         )
     document: dict[str, Any] = {
         "values": values,
