@@ -310,7 +310,7 @@ def _undo_file(target: Path, kept: list[Path]) -> Callable[[], object]:
         os.link(target, second)
     except OSError:  # a file system without links
         shutil.copy2(target, second)
-    return partial(second.replace, target)
+    return partial(os.replace, second, target)
 
 
 def _undo_object(path: Path) -> Callable[[], object]:

@@ -31,17 +31,6 @@ def test_a_file_named_twice_is_refused(run, tmp_path):
     assert run("consensus", "a.txt", "b.txt", "c.txt").code == 0
 
 
-@pytest.mark.parametrize("command", ["consensus", "decode", "compare"])
-def test_an_option_of_another_command_is_not_suggested_as_ones_own(run, tmp_path, command):
-    for name in ("two.csv", "other.csv"):
-        (tmp_path / name).write_text("onset,anna,ben\n0,W,W\n30,N1,N1\n60,N2,W\n")
-    files = ["two.csv"] if command == "decode" else ["two.csv", "other.csv"]
-    ran = run(command, *files, *(["-p", "human-psg-5"] if command == "decode" else []))
-    assert ran.code == 1
-    assert "--column" in ran.err
-    assert (" of stageguard convert." in ran.err) == (command != "compare")
-
-
 def test_a_stager_without_a_scored_epoch_has_no_place(run):
     ran = run("consensus", "a.txt", "b.txt", "--night", "q.txt", "--scheme", "aasm5", "--json")
     assert ran.code == 0, ran.err

@@ -9,11 +9,9 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
-from messages import mentions
 from nights import decode
 from small import night, profile_of, refusal
-from stageguard.cli.terminal import one_line
-from stageguard.errors import EpochNumber, InputError, Message, PinError, RowNumber, for_people
+from stageguard.errors import InputError, PinError
 from stageguard.report.summary import odds
 
 PROFILE = "human-psg-5"
@@ -34,13 +32,6 @@ def stages(path):
         return [row["stage"] for row in csv.DictReader(opened, delimiter="\t")]
 
 
-def test_a_message_counts_from_0_in_python_and_from_1_for_people():
-    message = Message("epochs ", EpochNumber(0), " to ", EpochNumber(9), ", ", RowNumber(3))
-    assert message == "epochs 0 to 9, row 3"
-    assert for_people(message) == one_line(message) == "epochs 1 to 10, row 4"
-    assert type(for_people(message)) is str
-
-
 @pytest.mark.parametrize("as_table", [False, True])
 def test_pins_are_typed_from_1(run, file, tmp_path, as_table):
     pins = "1=R,240=R"
@@ -53,19 +44,6 @@ def test_pins_are_typed_from_1(run, file, tmp_path, as_table):
     expected = decode(sg.read_density(file), PROFILE, pins={0: "R", 239: "R"}).stages.tolist()
     assert stages(out / "night.hypnogram.tsv") == expected
     assert run("verify", out / "night.hypnogram.json").code == 0
-
-
-@pytest.mark.parametrize(
-    ("pin", "said"),
-    [
-        ("0=R", (0, 1, "first", 1)),
-        ("241=R", (241, 1, 240)),
-        ("5=X", (5, "'X'")),
-        ("-1=R", ("counted from 1",)),
-    ],
-)
-def test_bad_pins_are_named_as_they_were_typed(run, file, pin, said):
-    assert mentions(error_line(run("decode", file, "-p", PROFILE, "--pins", pin)), *said)
 
 
 def test_bad_pins_count_from_0_in_python():

@@ -322,17 +322,3 @@ def test_stages_that_longer_epochs_have_no_room_for_are_lost_aloud(run, folder):
     assert ran.code == 0, ran.err
     assert mentions(ran.out, "90 s", "N1")
     assert set((folder / "long.txt").read_text().split()) == {"W", "N2"}
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are POSIX")
-def test_pipes_and_loops_in_options_are_called_what_they_are(run, folder):
-    assert run("decode", folder / "n1.csv", "-p", PROFILE, "-o", folder / "out").code == 0
-    pipe, loop = folder / "pipe.toml", folder / "loop.txt"
-    os.mkfifo(pipe)
-    loop.symlink_to(loop)
-    ran = run("verify", folder / "out" / "n1.hypnogram.tsv", "--input", pipe)
-    assert ran.code == 1 and mentions(" ".join((ran.out + ran.err).split()), "a pipe or", "device")
-    line = error_line(run("stats", folder / "n1.csv", "--expert", loop))
-    assert mentions(line, "loop.txt", "link that leads")
-    line = error_line(run("features", folder / "n1.csv", "-r", pipe, "-o", folder / "features"))
-    assert line.count("pipe.toml") == 1 and ".." not in line

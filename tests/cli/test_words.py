@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import subprocess
 import sys
 
@@ -15,8 +14,7 @@ import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from messages import mentions
 from stageguard.cli.app import SHORT_HELP
-from stageguard.cli.terminal import Console, error_text
-from stageguard.errors import Argument, Message
+from stageguard.cli.terminal import Console
 from stageguard.files import read_cell, write_cell
 
 PROFILE = "human-psg-5"
@@ -53,31 +51,6 @@ def test_the_statistics_say_which_night_a_note_is_about(run, nights, tmp_path):
     notes = run("stats", path, "--json").json["notes"]
     about = [note for note in notes if note.startswith("TIB")]
     assert about and all(note.endswith((": n3", ": n4")) for note in about)
-
-
-def test_json_speaks_of_options(run, nights, tmp_path):
-    (report,) = run(
-        "convert", nights[0], "--epoch-seconds", "20", "--to", "text", "-o", tmp_path / "m.txt", "--json"
-    ).json
-    assert any("epoch length (give --epoch-seconds 20 " in text for text in report["lost"]), report
-
-
-@pytest.mark.parametrize(
-    ("argument", "python", "option"),
-    [
-        (Argument("logits", True), "logits=True", "--logits"),
-        (Argument("target_format", "text"), "target_format='text'", "--to text"),
-        (Argument("epoch_seconds", 30.0), "epoch_seconds=30", "--epoch-seconds 30"),
-        (Argument("stages", ["W", "R"]), "stages=['W', 'R']", "--stages W,R"),
-        (Argument("merge", python="density.merge(scheme)"), "density.merge(scheme)", "--merge"),
-        (Argument("annotations_from"), "annotations_from", "--annotations-from"),
-    ],
-)
-def test_arguments_of_a_message_become_options_and_nothing_else_does(argument, python, option):
-    error = sg.InputError(Message("format=a logits=True/x.csv: ", "give ", argument, "."))
-    assert str(error) == f"format=a logits=True/x.csv: give {python}."
-    assert error_text(error) == f"format=a logits=True/x.csv: give {option}."
-    assert error_text(pickle.loads(pickle.dumps(error))) == error_text(error)
 
 
 def test_names_that_look_like_arguments_are_printed_as_they_are(run, tmp_path):

@@ -11,7 +11,7 @@ import pytest
 
 import stageguard as sg
 from messages import mentions, naming
-from stageguard.errors import FileFormatError, InputError, OutputError, StageGuardError
+from stageguard.errors import FileFormatError, InputError, StageGuardError
 from stageguard.formats.events import read_events
 
 CONCEPTS = ("Wake|0", "Stage 1 sleep|1", "Stage 2 sleep|2", "REM sleep|5")
@@ -157,17 +157,6 @@ def test_a_target_is_a_path(path, tmp_path):
     ):
         with pytest.raises(InputError, match=r"^(path|target|annotations_from) is .*, expected a path"):
             call()
-
-
-@pytest.mark.parametrize("name", ["x" * 300 + ".json", "ü" * 126 + ".json", "x" * 251 + ".edf", "x" * 4000])
-def test_a_name_that_is_too_long_is_one_line(tmp_path, name):
-    form = None if "." in name and not name.startswith("x" * 251 + ".") else "bids-events"
-    with pytest.raises(
-        OutputError, match=r"^cannot write [xü]{40}\.\.\.: its name has \d+ bytes, expected at"
-    ) as e:
-        HYPNOGRAM.save(tmp_path / name, format=form)
-    assert "tmp" not in str(e.value)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_name_may_be_as_long_as_the_disk_allows(tmp_path):

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from stageguard.errors import NoInputError
+from stageguard.cli.terminal import one_line
+from stageguard.errors import NoInputError, StageGuardError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -80,6 +81,9 @@ class Command(Documented):
             raise
         except NoInputError as error:
             raise click.UsageError(str(error), ctx) from None
+        except StageGuardError as error:
+            error.args = (one_line(error),)  # while it is known which options there are
+            raise
 
 
 class Group(Documented, click.Group):

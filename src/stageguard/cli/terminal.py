@@ -15,6 +15,8 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
+import click
+
 from stageguard.errors import (
     InputError,
     error_message,
@@ -179,8 +181,22 @@ def naming_nights(names: Sequence[str]) -> Iterator[None]:
 
 
 def one_line(text: object) -> str:
-    """Return a text on one line, with escapes as by `visible`."""
-    return visible(" ".join(str(text).split()))
+    """Return a text on one line, with the command's options for Python's, and escapes as by `visible`."""
+    return visible(_PYTHON_OPTION.sub(_in_shell, " ".join(str(text).split())))
+
+
+# An option as messages spell it, such as logits=True or format='dreem-json'.
+_PYTHON_OPTION = re.compile(r"(?<= )([a-z_]+)=(True|'[^']*'|[0-9.]*[0-9])(?=[.,;:)]?(?: |$))")
+_OPTIONS = {"target_format": "--to", "reepoch_to": "--reepoch", "merge_to": "--merge"}
+
+
+def _in_shell(found: re.Match[str]) -> str:
+    """Return an option as the shell spells it, if the command that runs has it."""
+    context = click.get_current_context(silent=True)
+    option = _OPTIONS.get(found[1], f"--{found[1].replace('_', '-')}")
+    if context is None or not any(option in parameter.opts for parameter in context.command.params):
+        return found[0]
+    return option if found[2] == "True" else f"{option} {found[2].strip(chr(39))}"
 
 
 def count(number: int, noun: str) -> str:
