@@ -67,9 +67,9 @@ def test_bad_input_is_one_line(run, stagers, tmp_path):
     line = error_line(run("combine", *stagers, "-o", stagers[0], "--overwrite"))
     assert mentions(line, "same file")
     line = error_line(run("combine", *stagers, "-o", tmp_path / "o.edf"))
-    assert mentions(line, "o.edf", "edf-annotations", "--to")
+    assert mentions(line, "o.edf", "edf-annotations")
     line = error_line(run("combine", *stagers, "-o", tmp_path / "o.zip"))
-    assert mentions(line, "o.zip", "--to")
+    assert mentions(line, "o.zip")
     assert run("combine", *stagers, "-o", tmp_path / "o.csv").code == 0
     assert "exists already" in error_line(run("combine", *stagers, "-o", tmp_path / "o.csv"))
 

@@ -95,7 +95,7 @@ def test_a_night_with_other_epochs_fails_and_the_others_go_on(run, tmp_path):
     ran = run("consensus", *scorers)
     assert ran.code == 1
     assert "on 1 night" in ran.out
-    assert "scored 4 epochs and n1.txt has 80" in " ".join(ran.err.split())
+    assert "scored 4 epochs and the night has 80" in " ".join(ran.err.split())
 
 
 def test_folders_without_a_night_in_common_are_one_line(run, tmp_path):

@@ -99,7 +99,7 @@ def test_a_hypnogram_that_was_edited_is_read_with_a_warning(run, folder):
 def test_names_in_an_archive_and_others_on_the_command_line_are_an_error(run, folder, option):
     sg.read_density(folder / "n1.csv").save(folder / "n1.npz")
     line = error_line(run("check", folder / "n1.npz", "-p", PROFILE, *option))
-    assert mentions(line, "W, N1, N2, N3, R", "--stages")
+    assert mentions(line, "W, N1, N2, N3, R", "stages")
     assert run("check", folder / "n1.npz", "-p", PROFILE, "--stages", "WAKE,N1,N2,N3,REM").code == 0
 
 

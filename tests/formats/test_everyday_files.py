@@ -291,7 +291,7 @@ def test_files_of_stages_are_decoded(tmp_path, capsys, name, text):
 def test_numbers_in_files_need_a_format(tmp_path, capsys, name, text):
     (tmp_path / name).write_text(text + "\n")
     decode = "decode", tmp_path / name, "-p", PROFILE, "--strength", "off"
-    assert mentions(error_line(Runner(capsys)(*decode)), "--format", "numbers-yasa")
+    assert mentions(error_line(Runner(capsys)(*decode)), "format", "numbers-yasa")
     assert Runner(capsys)(*decode, "--format", "numbers-yasa").code == 0
     assert sg.read_hypnogram(tmp_path / "n.hypnogram.tsv").stages.tolist() == STAGES.tolist()
 

@@ -21,7 +21,7 @@ def written(path, rows):
 
 def test_rounded_rows_are_divided_by_their_sums_on_request(tmp_path):
     path = written(tmp_path / "night.csv", ROWS)
-    with pytest.raises(sg.FileFormatError, match=r"sums to 0\.99.*normalize=True.*up to 0\.02"):
+    with pytest.raises(sg.FileFormatError, match=r"sums to 0\.99.*normalize=True"):
         sg.read_density(path)
     density = sg.read_density(path, normalize=True)
     expected = np.array(ROWS) / np.array(ROWS).sum(axis=1, keepdims=True)
