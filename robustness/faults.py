@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet
 
 import stageguard as sg
 
@@ -171,6 +172,8 @@ def run(arguments: list[object], **options: object) -> subprocess.CompletedProce
 def without_moments(path: Path, folder: Path) -> bytes:
     """Return what a file says, but for when and how long, and for the folder that it lies in."""
     data = path.read_bytes()
+    if path.suffix == ".parquet":
+        return repr(without_costs(pyarrow.parquet.read_table(path).to_pylist())).encode()
     if path.suffix not in {".json", ".jsonl", ".tsv", ".csv", ".md", ".toml", ".html", ".txt"}:
         return data
     text = data.decode().replace(str(folder), "FOLDER")

@@ -1,36 +1,45 @@
 """Compare the paper's claims with the committed studies: writes docs/claims.md and, by study, studies/across.
 
-python studies/claims.py        after `stageguard study report FOLDER --publish studies/results/NAME`
+python studies/claims.py        after `cp FOLDER/results.* studies/results/NAME`
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import combinations, pairwise
 from math import isnan
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import NamedTuple
 
 from stageguard.measures.cohort import ARCHITECTURE
 from stageguard.measures.samples import paired
-from stageguard.study.across import across_tables
-from stageguard.study.comparison import ASIDE, below_majority, error_ratio, errors_of
-from stageguard.study.derived import derived_of
-from stageguard.study.groups import contrast, contrasts_of, groups_of
-from stageguard.study.report import write_tables
+from stageguard.study.config import BASE, PENALTY
+from stageguard.study.figures import write_tables
 from stageguard.study.store import (
-    BASE,
+    ARGMAX,
     CALIBRATED,
     EXPERT,
     MAJORITY_CLASS,
     PAPER,
-    PENALTY,
     RELEASED,
     Results,
+    Rows,
+    by_night,
+    distinct,
+    means,
     read_results,
-    values,
-    variants_in,
+    select,
+)
+from stageguard.study.tables import (
+    across_tables,
+    contrast,
+    error_ratio,
+    groups_of,
+    is_weak,
+    least,
+    varied,
 )
 
 ROOT = Path(__file__).parents[1]
@@ -38,14 +47,24 @@ RESULTS, ACROSS = ROOT / "studies" / "results", ROOT / "studies" / "across"
 PAGE, NUMBERS = ROOT / "docs" / "claims.md", "claims.md"  # numbers by study are in ACROSS
 REAL = ("sleep-edf", "sleep-edf-published", "sleep-edf-5", "dod-h", "sleep-accel", "sleep-accel-2", "slpdb")
 NAMES = (*REAL, "mouse-sim", "radar-sim")
-NO_PENALTY = "paper, no penalty"
 
 # Networks with the same parameters and records in a study before, where they are counted.
 REPEATED = {("sleep-edf-published", "seqsleepnet")}
 
+
+class Way(NamedTuple):
+    """A way to stages: a variant, the loss of its network, and a change of the published rules."""
+
+    variant: str
+    loss: str = BASE
+    change: str = ""
+
+
+BEFORE, TRUTH = Way(ARGMAX), Way(EXPERT)
+
 # A number that was measured, of one network or one thing else, and whether the claim holds there.
 Measured = Iterator[tuple[float, bool]]
-Measure = Callable[[Results, str], Measured]
+Measure = Callable[[Results, Way], Measured]
 
 # Shares of what was counted from which a claim holds, and up to which it does not.
 HOLDS, FAILS = 0.9, 0.1
@@ -57,27 +76,23 @@ FI_RANGE = (52.5, 64.5)
 
 @dataclass(frozen=True)
 class Guard:
-    """A column of the verdicts: a way to guard, and its variant in a study; None if the study has none."""
+    """A column of the verdicts: a way to guard in a study; None if the study does not have it."""
 
     title: str
-    variant: Callable[[Results], str | None]
+    way: Callable[[Results], Way | None]
 
 
-def _with_penalty(results: Results) -> str | None:
-    return PAPER if results.select(loss="penalty") else None
+def _with_penalty(results: Results) -> Way | None:
+    return Way(PAPER, PENALTY) if results.has_penalty else None
 
 
-def _without_penalty(results: Results) -> str | None:
-    return NO_PENALTY if results.select(loss="penalty") else PAPER
-
-
-def _released(results: Results) -> str | None:
-    return RELEASED if results.study["guard"].get("released") else None
+def _released(results: Results) -> Way | None:
+    return Way(RELEASED, results.trained) if results.config.guard.released else None
 
 
 PUBLISHED = Guard("published rules, penalty", _with_penalty)
-DECODER = Guard("published rules alone", _without_penalty)
-FITTED = Guard("calibrated guard", lambda results: CALIBRATED)
+DECODER = Guard("published rules alone", lambda results: Way(PAPER))
+FITTED = Guard("calibrated guard", lambda results: Way(CALIBRATED))
 RELEASED_RULES = Guard("released rules", _released)
 GUARDS = (PUBLISHED, DECODER, RELEASED_RULES, FITTED)
 
@@ -103,62 +118,71 @@ def networks(results: Results) -> list[str]:
     return [
         name
         for name in results.backbones
-        if (results.study["name"], name) not in REPEATED and not below_majority(results, name)
+        if (results.config.name, name) not in REPEATED and not is_weak(results, name)
     ]
 
 
-def mean(results: Results, network: str, variant: str, metric: str) -> float:
+def rows_by(results: Results, network: str, way: Way) -> Rows:
+    """Return a network's rows by one way to stages."""
+    return results.of(network, way.variant, loss=way.loss, change=way.change)
+
+
+def part(results: Results, change: str) -> Way:
+    """Return the published method with a change of its rules."""
+    return Way(PAPER, results.trained, change)
+
+
+def mean(results: Results, network: str, way: Way, metric: str) -> float:
     """Return the mean over subjects; NaN without any."""
-    by_subject = values(results.of(network), variant, metric)
+    by_subject = means(rows_by(results, network, way), metric)
     return fmean(by_subject.values()) if by_subject else float("nan")
 
 
-def error(results: Results, network: str, variant: str, metric: str) -> float:
-    by_subject = errors_of(results, results.of(network), variant, metric)
-    return fmean(by_subject.values()) if by_subject else float("nan")
+def error(results: Results, network: str, way: Way, metric: str) -> float:
+    return mean(results, network, way, f"{metric}_error")
 
 
-def tvr_low(results: Results, variant: str) -> Measured:
+def tvr_low(results: Results, way: Way) -> Measured:
     for name in networks(results):
-        value = mean(results, name, variant, "tvr_percent")
+        value = mean(results, name, way, "tvr_percent")
         yield value, value <= 0.8
 
 
-def tvr_above_experts(results: Results, variant: str) -> Measured:
+def tvr_above_experts(results: Results, way: Way) -> Measured:
     """Of argmax, whatever the guard."""
     for name in networks(results):
-        expert = mean(results, name, EXPERT, "tvr_percent") or float("nan")
-        ratio = mean(results, name, BASE, "tvr_percent") / expert
+        expert = mean(results, name, TRUTH, "tvr_percent") or float("nan")
+        ratio = mean(results, name, BEFORE, "tvr_percent") / expert
         yield ratio, ratio >= 1.7  # 3.6 % against 2.1 %
 
 
-def fi_reduction(results: Results, variant: str) -> Measured:
+def fi_reduction(results: Results, way: Way) -> Measured:
     for name in networks(results):
-        before, after = (mean(results, name, v, "fi") for v in (BASE, variant))
+        before, after = (mean(results, name, each, "fi") for each in (BEFORE, way))
         reduction = 100 * (1 - after / before) if before else float("nan")
         yield reduction, reduction > 50
 
 
-def fi_of_experts(results: Results, variant: str) -> Measured:
+def fi_of_experts(results: Results, way: Way) -> Measured:
     """FI over that of the expert, of which a reduction says nothing."""
     for name in networks(results):
-        expert = mean(results, name, EXPERT, "fi") or float("nan")
-        ratio, before = (mean(results, name, v, "fi") / expert for v in (variant, BASE))
+        expert = mean(results, name, TRUTH, "fi") or float("nan")
+        ratio, before = (mean(results, name, each, "fi") / expert for each in (way, BEFORE))
         yield ratio, abs(ratio - 1) < abs(before - 1)
 
 
-def accuracy_kept(results: Results, variant: str) -> Measured:
+def accuracy_kept(results: Results, way: Way) -> Measured:
     for name in networks(results):
-        gain = 100 * (mean(results, name, variant, "accuracy") - mean(results, name, BASE, "accuracy"))
+        gain = 100 * (mean(results, name, way, "accuracy") - mean(results, name, BEFORE, "accuracy"))
         yield gain, gain >= -0.1  # the paper's largest loss
 
 
 def every_subject(metric: str) -> Measure:
     """Rank-biserial correlation: 1 where the metric falls in every subject in whom it changes."""
 
-    def measure(results: Results, variant: str) -> Measured:
+    def measure(results: Results, way: Way) -> Measured:
         for name in networks(results):
-            before, after = (values(results.of(name), v, metric) for v in (BASE, variant))
+            before, after = (means(rows_by(results, name, each), metric) for each in (BEFORE, way))
             if before and after:
                 effect = -paired(before, after).effect
                 yield effect, effect == 1.0
@@ -166,183 +190,175 @@ def every_subject(metric: str) -> Measure:
     return measure
 
 
-def architecture(results: Results, variant: str) -> Measured:
+def architecture(results: Results, way: Way) -> Measured:
     for name in networks(results):
         for metric in ARCHITECTURE:
-            before, after = (error(results, name, v, metric) for v in (BASE, variant))
+            before, after = (error(results, name, each, metric) for each in (BEFORE, way))
             if before and not isnan(before):
                 gain = 100 * (1 - after / before)
                 yield gain, gain > 50
 
 
-def architecture_better(results: Results, variant: str) -> Measured:
-    return ((gain, gain > 0) for gain, _ in architecture(results, variant))
+def architecture_better(results: Results, way: Way) -> Measured:
+    return ((gain, gain > 0) for gain, _ in architecture(results, way))
 
 
-def subgroups(results: Results, variant: str) -> Measured:
+def subgroups(results: Results, way: Way) -> Measured:
     """Distance of a difference between groups from the expert's, over argmax's distance."""
     for name in networks(results):
-        records = results.of(name)
-        for named in contrasts_of(results):
-            deltas = [contrast(results, records, named, v).difference for v in (EXPERT, BASE, variant)]
-            before, after = (abs(delta - deltas[0]) for delta in deltas[1:])
+        for named in results.config.robustness.contrasts:
+            found = [contrast(results, rows_by(results, name, each), named) for each in (TRUTH, BEFORE, way)]
+            truth, *deltas = (each.difference for each in found)
+            before, after = (abs(delta - truth) for delta in deltas)
             if before:
                 yield after / before, after < before
 
 
-def populations(results: Results, variant: str) -> Measured:
-    for covariate in results.study["robustness"]["subgroups"]:
+def populations(results: Results, way: Way) -> Measured:
+    for covariate in results.config.robustness.subgroups:
         groups = groups_of(results, covariate)
         for level in sorted(set(groups.values())):
             for name in networks(results):
-                by_variant = [values(results.of(name), v, "accuracy") for v in (BASE, variant)]
-                sides = [[v for s, v in each.items() if groups.get(s) == level] for each in by_variant]
+                both = [means(rows_by(results, name, each), "accuracy") for each in (BEFORE, way)]
+                sides = [[v for s, v in each.items() if groups.get(s) == level] for each in both]
                 if all(sides):
                     gain = 100 * (fmean(sides[1]) - fmean(sides[0]))
                     yield gain, gain > 0
 
 
-def penalty_first(results: Results, variant: str) -> Measured:
+def penalty_first(results: Results, way: Way) -> Measured:
     """Share of training with the penalty in the whole fall of TVR from argmax."""
     for name in networks(results):
-        steps = (BASE, PENALTY, "paper, transitions alone", PAPER)
-        tvr = [mean(results, name, v, "tvr_percent") for v in steps]
+        steps = (BEFORE, Way(ARGMAX, PENALTY), part(results, "transitions alone"), part(results, ""))
+        tvr = [mean(results, name, each, "tvr_percent") for each in steps]
         falls = [before - after for before, after in pairwise(tvr)]
         if sum(falls) > 0:
             yield 100 * falls[0] / sum(falls), falls[0] == max(falls)
 
 
-def minima_fi(results: Results, variant: str) -> Measured:
-    for name in networks(results) if variant == PAPER else ():
-        before = mean(results, name, "paper, no minimum bouts", "fi")
-        reduction = 100 * (1 - mean(results, name, PAPER, "fi") / before) if before else float("nan")
+def minima_fi(results: Results, way: Way) -> Measured:
+    for name in networks(results) if way == part(results, "") else ():
+        before = mean(results, name, part(results, "no minimum bouts"), "fi")
+        reduction = 100 * (1 - mean(results, name, way, "fi") / before) if before else float("nan")
         yield reduction, reduction > 0
 
 
-def flip_flop(results: Results, variant: str) -> Measured:
-    changed = derived_of(results)["changed"]
-    for name in networks(results) if variant == PAPER else ():
-        counts = changed.get(name, {}).get("paper, no flip-flop", {}).values()
+def flip_flop(results: Results, way: Way) -> Measured:
+    for name in networks(results) if way == part(results, "") else ():
+        without = rows_by(results, name, part(results, "no flip-flop"))
+        counts = by_night(without, "epochs_unlike_paper").values()
         if counts:
             share = 100 * fmean(n > 0 for n in counts)
             yield share, share < 5
 
 
-def penalty_recall(results: Results, variant: str) -> Measured:
+def penalty_recall(results: Results, way: Way) -> Measured:
     """Recall of the expert's rare transitions over that of the same rules without the penalty."""
-    for name in networks(results):
-        before, after = (mean(results, name, v, "rare_recall") for v in (NO_PENALTY, variant))
-        share = 100 * after / before if before else float("nan")
-        yield share, share >= 91
+    yield from _recall(results, Way(PAPER), way)
 
 
-def rare_recall(results: Results, variant: str) -> Measured:
+def rare_recall(results: Results, way: Way) -> Measured:
     """Recall of the expert's rare transitions over that of argmax."""
+    yield from _recall(results, BEFORE, way)
+
+
+def _recall(results: Results, reference: Way, way: Way) -> Measured:
     for name in networks(results):
-        before, after = (mean(results, name, v, "rare_recall") for v in (BASE, variant))
+        before, after = (mean(results, name, each, "rare_recall") for each in (reference, way))
         share = 100 * after / before if before else float("nan")
         yield share, share >= 91
 
 
-def relaxed(results: Results, variant: str) -> Measured:
+def relaxed(results: Results, way: Way) -> Measured:
     """TVR with the largest epsilon less that of the published one, percentage points."""
-    largest = max(results.study["robustness"]["rare_probabilities"], default=0)
-    for name in networks(results) if largest and variant == PAPER else ():
-        strict, loose = (
-            mean(results, name, v, "tvr_percent") for v in (PAPER, f"paper, epsilon {largest:g}")
-        )
+    largest = max(results.config.robustness.rare_probabilities, default=0.0)
+    for name in networks(results) if largest and way == part(results, "") else ():
+        strict = mean(results, name, way, "tvr_percent")
+        found = select(rows_by(results, name, part(results, "epsilon")), value=largest)
+        by_subject = means(found, "tvr_percent")
+        loose = fmean(by_subject.values()) if by_subject else float("nan")
         yield loose - strict, loose > strict
 
 
-def minima_scaled(results: Results, variant: str) -> Measured:
+def minima_scaled(results: Results, way: Way) -> Measured:
     """Accuracy of the published minima less the best of scaled ones, percentage points."""
-    for name in networks(results) if variant == PAPER else ():
-        prefix = "paper, minimum x "
-        scaled = [v for v in variants_in(results.of(name)) if v.startswith(prefix) and v != f"{prefix}1"]
-        if scaled:
-            best = max(mean(results, name, v, "accuracy") for v in scaled)
-            lead = 100 * (mean(results, name, PAPER, "accuracy") - best)
+    for name in networks(results) if way == part(results, "") else ():
+        found = rows_by(results, name, part(results, "minimum x"))
+        scales = [each["value"] for each in distinct(found, ["value"]) if each["value"] != 1.0]
+        if scales:
+            best = max(fmean(means(select(found, value=s), "accuracy").values()) for s in scales)
+            lead = 100 * (mean(results, name, way, "accuracy") - best)
             yield lead, lead >= 0
 
 
-def weights(results: Results, variant: str) -> Measured:
+def weights(results: Results, way: Way) -> Measured:
     """TVR at the smallest lambda less that at the default, percentage points: it should fall."""
-    penalised = results.select(
-        backbone=results.varied, loss="penalty", seed=results.study["seed"], label_noise=0.0
-    )
-    usual = results.study["guard"]["penalty_weight"]
+    config = results.config
+    facts = {"backbone": config.varied, "loss": PENALTY, "seed": config.seed, "label_noise": 0.0}
+    found = select(results.rows, **facts, variant=PAPER, change="")
     tvr = {
-        weight: fmean(values([r for r in penalised if r["weight"] == weight], PAPER, "tvr_percent").values())
-        for weight in {record["weight"] for record in penalised}
+        each["penalty_weight"]: fmean(means(select(found, **each), "tvr_percent").values())
+        for each in distinct(found, ["penalty_weight"])
     }
-    if len(tvr) > 1 and results.varied in networks(results):
-        fall = tvr[min(tvr)] - tvr[usual]
+    if len(tvr) > 1 and config.varied in networks(results):
+        fall = tvr[min(tvr)] - tvr[config.guard.penalty_weight]
         yield fall, fall > 0
 
 
-def seeds(results: Results, variant: str) -> Measured:
+def seeds(results: Results, way: Way) -> Measured:
     """Standard deviation of accuracy over seeds, percentage points."""
-    name, means = results.varied, []
-    usual = (0.0, results.study["guard"]["penalty_weight"])
-    records = [r for r in results.select(backbone=name, label_noise=0.0) if r["weight"] in usual]
-    for seed in sorted({r["seed"] for r in records}):
-        by_subject = values([r for r in records if r["seed"] == seed], variant, "accuracy")
-        means += [100 * fmean(by_subject.values())] if by_subject else []
-    if len(means) > 1 and name in networks(results):
-        yield stdev(means), stdev(means) < 0.2
+    name, found = results.config.varied, []
+    for each in distinct(select(results.rows, backbone=name, label_noise=0.0), ["seed"]):
+        by_subject = means(varied(results, way.variant, label_noise=0.0, **each), "accuracy")
+        found += [100 * fmean(by_subject.values())] if by_subject else []
+    if len(found) > 1 and name in networks(results):
+        yield stdev(found), stdev(found) < 0.2
 
 
-def noise(results: Results, variant: str) -> Measured:
+def noise(results: Results, way: Way) -> Measured:
     """Gain of accuracy at the most label noise less the gain without, percentage points."""
-    name, gains = results.varied, []
-    for share in sorted({r["label_noise"] for r in results.select(backbone=name)}):
-        records = results.select(backbone=name, label_noise=share, seed=results.study["seed"])
-        records = [r for r in records if r["weight"] in (0.0, results.study["guard"]["penalty_weight"])]
-        before, after = (values(records, v, "accuracy") for v in (BASE, variant))
+    name, seed, gains = results.config.varied, results.config.seed, []
+    for each in distinct(select(results.rows, backbone=name, seed=seed), ["label_noise"]):
+        found = (varied(results, variant, seed=seed, **each) for variant in (ARGMAX, way.variant))
+        before, after = (means(found_rows, "accuracy") for found_rows in found)
         if before and after:
-            gains.append(100 * (fmean(after.values()) - fmean(before.values())))
+            gains.append((each["label_noise"], 100 * (fmean(after.values()) - fmean(before.values()))))
     if len(gains) > 1 and name in networks(results):
-        yield gains[-1] - gains[0], gains[-1] > gains[0]
+        rise = max(gains)[1] - min(gains)[1]
+        yield rise, rise > 0
 
 
-def between_networks(results: Results, variant: str) -> Measured:
-    strong = networks(results)
-    pairs = [pair for pair in derived_of(results)["networks"] if all(name in strong for name in pair["pair"])]
-    kappas = {v: {tuple(p["pair"]): p["kappa"] for p in pairs if p["variant"] == v} for v in (BASE, variant)}
-    for pair, before in kappas[BASE].items():
-        after = kappas[variant].get(pair)
+def between_networks(results: Results, way: Way) -> Measured:
+    for first, second in combinations(networks(results), 2):
+        found = (rows_by(results, first, each) for each in (BEFORE, way))
+        before, after = (by_night(each, f"kappa_with_{second}") for each in found)
         if before and after:
             gain = fmean(after.values()) - fmean(before.values())
             yield gain, gain > 0
 
 
-def f1_everywhere(results: Results, variant: str) -> Measured:
+def f1_everywhere(results: Results, way: Way) -> Measured:
     for name in networks(results):
-        for stage in results.records[0]["stages"]:
-            gain = mean(results, name, variant, f"f1_{stage}") - mean(results, name, BASE, f"f1_{stage}")
-            yield gain, gain > 0
+        for stage in results.about["stages"]:
+            before, after = (mean(results, name, each, f"f1_{stage}") for each in (BEFORE, way))
+            yield after - before, after > before
 
 
-def decoder_cost(results: Results, variant: str) -> Measured:
+def decoder_cost(results: Results, way: Way) -> Measured:
     for name in networks(results):
-        costs = [record["costs"]["decode_seconds"] for record in results.of(name)]
-        times = [seconds[variant] for seconds in costs if variant in seconds]
-        if times:
-            yield 1000 * min(times), 1000 * min(times) < 2
+        milliseconds = 1000 * least(rows_by(results, name, way), "decode_seconds")
+        yield milliseconds, milliseconds < 2
 
 
-def penalty_cost(results: Results, variant: str) -> Measured:
+def penalty_cost(results: Results, way: Way) -> Measured:
     """Added time of a step; not where steps without the penalty come first and are the shortest."""
-    if results.study["training"].get("penalty_after"):
+    if results.config.training.get("penalty_after"):
         return
     for name in networks(results):
-        base, penalised = (
-            [r["costs"]["step_seconds"] for r in results.main(name, loss) if r["costs"]["step_seconds"]]
-            for loss in ("base", "penalty")
-        )
-        if base and penalised:
-            more = 100 * (min(penalised) / min(base) - 1)
-            yield more, more < 1
+        found = (select(results.main(name), loss=loss) for loss in (BASE, PENALTY))
+        base, penalised = (least(each, "step_seconds") for each in found)
+        more = 100 * (penalised / base - 1)
+        yield more, more < 1
 
 
 PARTS = (PUBLISHED, DECODER)  # parts of the published rules are left out only where they are the whole method
@@ -375,7 +391,7 @@ CLAIMS = (
         *("text", "r = 1", "r", every_subject("tvr_percent")),
         counted="TVR falls in every subject in whom it changes",
         why=(
-            "It follows from 2. The calibrated guard steps aside on {aside} folds, and changes nothing there."
+            "It follows from 2. The calibrated guard is argmax on {argmax} folds, and changes nothing there."
         ),
         places=2,
     ),
@@ -431,7 +447,7 @@ CLAIMS = (
         counted="F1 of the class rises",
         why=(
             "Flickering networks gain. Elsewhere short stages lose: N1 and wake are what minimum "
-            "bouts and costly changes remove. Where the calibrated guard steps aside, nothing "
+            "bouts and costly changes remove. Where the calibrated guard is argmax, nothing "
             "improves."
         ),
         of="classes",
@@ -455,7 +471,7 @@ CLAIMS = (
         why=(
             "With EEG, REM latency is nearer, as false REM goes; on weak signals it is further away, "
             "as true REM goes too. TST and SE hardly change, NREM bouts get much worse, awakenings "
-            "with published rules too. Where the calibrated guard steps aside, no error falls."
+            "with published rules too. Where the calibrated guard is argmax, no error falls."
         ),
         of="errors",
         places=0,
@@ -615,17 +631,19 @@ CLAIMS = (
 
 def measured(claim: Claim, results: Results, guard: Guard) -> list[tuple[float, bool]]:
     """Return what was measured of a claim in a study; nothing where the study does not have the guard."""
-    variant = guard.variant(results) if guard in claim.guards else None
-    if variant is None:
+    way = guard.way(results) if guard in claim.guards else None
+    if way is None:
         return []
-    return [(value, holds) for value, holds in claim.measure(results, variant) if not isnan(value)]
+    return [(value, holds) for value, holds in claim.measure(results, way) if not isnan(value)]
 
 
 def verdict(claim: Claim, studies: Iterable[Results], guard: Guard) -> str:
     """Return the verdict in words with what was counted, over networks of real nights alone."""
     if guard not in claim.guards:
         return ""
-    holds = [h for results in studies if not results.is_synthetic for _, h in measured(claim, results, guard)]
+    holds = [
+        h for results in studies if not results.about["synthetic"] for _, h in measured(claim, results, guard)
+    ]
     if not holds:
         return "*cannot be tested here*"
     share = sum(holds) / len(holds)
@@ -650,9 +668,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], n_left: int = 1) -
 
 
 def _kappa(results: Results, name: str) -> str:
-    kappa, accuracy = (mean(results, name, BASE, metric) for metric in ("kappa", "accuracy"))
+    kappa, accuracy = (mean(results, name, BEFORE, metric) for metric in ("kappa", "accuracy"))
     text = f"{name} {_short(kappa)} ({100 * accuracy:.0f})"
-    return f"~~{text}~~" if below_majority(results, name) else text
+    return f"~~{text}~~" if is_weak(results, name) else text
 
 
 def _short(number: float) -> str:
@@ -664,14 +682,14 @@ def networks_table(studies: Mapping[str, Results]) -> str:
     rows = []
     for name, results in studies.items():
         first = results.backbones[0]
-        experts = mean(results, first, EXPERT, "scorers_kappa")
-        nights = results.experts().values()
+        experts = mean(results, first, TRUTH, "scorers_kappa")
+        nights = rows_by(results, first, TRUTH)["subject"].to_pylist()
         rows.append(
             [
-                name + (" (simulated)" if results.is_synthetic else ""),
-                f"{len({row['subject'] for row in nights})} / {len(nights)}",
+                name + (" (simulated)" if results.about["synthetic"] else ""),
+                f"{len(set(nights))} / {len(nights)}",
                 ", ".join(_kappa(results, network) for network in results.backbones),
-                f"{100 * mean(results, first, MAJORITY_CLASS, 'accuracy'):.1f}",
+                f"{100 * mean(results, first, Way(MAJORITY_CLASS), 'accuracy'):.1f}",
                 "one scorer" if isnan(experts) else _short(experts),
             ]
         )
@@ -692,10 +710,10 @@ def verdicts_table(studies: Mapping[str, Results]) -> str:
 
 def error_ratios(results: Results, guard: Guard) -> list[float]:
     """Return the errors of sleep architecture over those of argmax, of every network that has the guard."""
-    variant = guard.variant(results)
-    if variant is None:
+    way = guard.way(results)
+    if way is None:
         return []
-    ratios = [error_ratio(results, results.of(name), variant) for name in networks(results)]
+    ratios = [error_ratio(*(rows_by(results, name, w) for w in (BEFORE, way))) for name in networks(results)]
     return [ratio for ratio in ratios if not isnan(ratio)]
 
 
@@ -707,7 +725,7 @@ def ratios_table(studies: Mapping[str, Results]) -> str:
         for guard in GUARDS:
             ratios = error_ratios(results, guard)
             cells.append(f"{fmean(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else "")
-        rows.append([name + (" (simulated)" if results.is_synthetic else ""), *cells])
+        rows.append([name + (" (simulated)" if results.about["synthetic"] else ""), *cells])
     return table(["study", *(guard.title for guard in GUARDS)], rows)
 
 
@@ -765,7 +783,7 @@ empty cell: the study does not vary this.
 
 
 def _range(claim: Claim, studies: Iterable[Results], guard: Guard, places: int = 1) -> str:
-    numbers = [v for r in studies if not r.is_synthetic for v, _ in measured(claim, r, guard)]
+    numbers = [v for r in studies if not r.about["synthetic"] for v, _ in measured(claim, r, guard)]
     return f"{min(numbers):.{places}f} to {max(numbers):.{places}f}" if numbers else "unknown shares"
 
 
@@ -776,11 +794,14 @@ def _fi_falls(studies: Iterable[Results], guard: Guard) -> list[float]:
 
 def facts(studies: Sequence[Results]) -> dict[str, str]:
     """Return numbers that explain several claims."""
-    real = [results for results in studies if not results.is_synthetic]
-    tvr = [mean(results, results.backbones[0], EXPERT, "tvr_percent") for results in real]
+    real = [results for results in studies if not results.about["synthetic"]]
+    tvr = [mean(results, results.backbones[0], TRUTH, "tvr_percent") for results in real]
     tvr = [value for value in tvr if not isnan(value)]
     rules = [
-        r["calibrated_by"] for results in real for n in networks(results) for r in results.main(n, "base")
+        fold["calibrated_by"]
+        for results in real
+        for name in networks(results)
+        for fold in distinct(select(results.main(name), loss=BASE), ["fold", "calibrated_by"])
     ]
     claim = next(claim for claim in CLAIMS if claim.measure is fi_of_experts)
     minima = next(claim for claim in CLAIMS if claim.measure is minima_fi)
@@ -800,7 +821,7 @@ def facts(studies: Sequence[Results]) -> dict[str, str]:
         "minima_penalty": _range(minima, studies, PUBLISHED, 2),
         "minima_alone": _range(minima, studies, DECODER, 2),
         "expert_tvr": f"{min(tvr):.1f} to {max(tvr):.1f}" if tvr else "unknown",
-        "aside": f"{sum(rule == ASIDE for rule in rules)} of {len(rules)}",
+        "argmax": f"{rules.count(ARGMAX)} of {len(rules)}",
         "fi_published": _range(claim, studies, DECODER),
         "fi_released": _range(claim, studies, RELEASED_RULES),
         "fi_fitted": _range(claim, studies, FITTED),
@@ -815,8 +836,8 @@ def reasons(studies: Mapping[str, Results]) -> Iterator[tuple[int, str]]:
 
 def without_penalty(studies: Mapping[str, Results]) -> list[str]:
     """Return a sentence about the studies of real nights that train nothing with the penalty."""
-    real = {name: results for name, results in studies.items() if not results.is_synthetic}
-    plain = [f"`{name}`" for name, results in real.items() if PUBLISHED.variant(results) is None]
+    real = {name: results for name, results in studies.items() if not results.about["synthetic"]}
+    plain = [f"`{name}`" for name, results in real.items() if PUBLISHED.way(results) is None]
     if not plain:
         return []
     return [
@@ -845,7 +866,11 @@ def page(studies: Mapping[str, Results]) -> str:
     """Return the page of verdicts and reasons."""
     missing = [name for name in NAMES if name not in studies]
     notes = [f"Not run yet: {', '.join(missing)}.\n"] if missing else []
-    notes += [f"UNFINISHED: {name}, {r.progress} done.\n" for name, r in studies.items() if r.is_unfinished]
+    notes += [
+        f"UNFINISHED: {name}, {r.progress} done.\n"
+        for name, r in studies.items()
+        if r.n_done < r.about["n_jobs"]
+    ]
     return "\n".join(
         [
             INTRODUCTION.format(summary=summary_table(studies)),
@@ -873,7 +898,7 @@ def main() -> None:
     if not studies:
         raise SystemExit(
             f"{RESULTS}: holds none of the studies {', '.join(NAMES)}. "
-            f"Publish one first: stageguard study report FOLDER --publish {RESULTS / NAMES[0]}"
+            f"Copy results.json and results.parquet of one to {RESULTS / NAMES[0]}."
         )
     PAGE.write_text(page(studies), "utf-8")
     tables = across_tables(list(studies.values()))

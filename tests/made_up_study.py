@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from stageguard.study.store import Results
+from stageguard.study.store import Results, joined, rows_of, with_errors
 
 BACKBONES = ("accusleep", "usleep")
 STATISTICS = ("tst_minutes", "se_percent", "rem_latency_minutes", "waso_minutes", "awakenings")
+VARIANTS = {
+    "base": [(v, "") for v in ("expert", "majority class", "argmax", "majority filter", "hmm", "calibrated")],
+    "penalty": [("argmax", ""), ("paper", ""), ("paper", "no flip-flop"), ("released", "")],
+}
+STUDY = {
+    **{"name": "made-up", "title": "Made up", "backbones": list(BACKBONES), "cohort": {"source": "slpdb"}},
+    "guard": {"base": "human-psg-3", "paper": "kdd2026-cardiorespiratory", "released": "released"},
+    "robustness": {
+        **{"subgroups": ["sex", "age"], "backbone": "accusleep", "bins": {"age": ["30-36", "38+"]}},
+        "contrasts": [
+            {"group": "sex", "first": "F", "second": "M", "statistic": "tst"},
+            {"group": "age", "first": "30-36", "second": "38+", "statistic": "rem_latency_minutes"},
+        ],
+    },
+}
 
 
 def numbers(rng: np.random.Generator) -> dict[str, float | None]:
@@ -19,56 +36,45 @@ def numbers(rng: np.random.Generator) -> dict[str, float | None]:
     return row | {"nrem_bout_minutes": float(rng.random()), "rem_bout_minutes": None, "n_epochs": 900.0}
 
 
-def made_up(n_subjects: int = 12, seed: int = 0) -> Results:
-    rng = np.random.default_rng(seed)
-    records = []
+def records(n_subjects: int = 12, seed: int = 0) -> list[dict[str, Any]]:
+    """Rows of two networks, each of two losses, and of a fold for each subject with two nights."""
+    rng, rows = np.random.default_rng(seed), []
     for backbone in BACKBONES:
         for fold in range(n_subjects):
-            subject = f"s{fold:02d}"
-            for loss, variants in (
-                ("base", ("expert", "majority class", "base", "majority filter", "hmm", "calibrated")),
-                ("penalty", ("penalty", "paper", "paper, no flip-flop", "released")),
-            ):
-                rows = [
-                    {"recording": f"{subject}-{night}", "subject": subject, "variant": variant} | numbers(rng)
-                    for night in (1, 2)
-                    for variant in variants
-                ]
-                records.append(
-                    {
-                        **{"backbone": backbone, "loss": loss, "weight": 0.5 if loss == "penalty" else 0.0},
-                        **{"seed": 42, "label_noise": 0.0, "fold": fold, "rows": rows, "steps": 10},
-                        **{"is_tuned": False, "chosen": {}},
-                        "key": f"{backbone}-{loss}-{fold}",
-                        "covariates": {subject: {"age": 30.0 + fold, "sex": "FM"[fold % 2]}},
-                        "transitions": [[0.9, 0.1, 0.0], [0.05, 0.9, 0.05 + fold], [0.1, 0.1, 0.8]],
-                        "stages": ["W", "N", "R"],
-                        "epoch_seconds": 30.0,
-                        "calibrated_by": "target" if fold else "argmax",
-                        "costs": {
-                            **{
-                                "training_seconds": 2.0,
-                                "step_seconds": 0.2 if loss == "base" else 0.21,
-                                "forward_seconds": 0.5,
-                                "peak_memory_mb": 100.0 + fold,
-                            },
-                            "decode_seconds": dict.fromkeys(variants, 0.01),
-                        },
-                    }
-                )
-    study = {
-        **{"name": "made-up", "title": "Made up", "seed": 42, "backbones": list(BACKBONES)},
-        **{"split": {"kind": "leave-one-out"}, "cohort": {}, "training": {}},
-        "guard": {"penalty_weight": 0.5, "base": "human-psg-3", "paper": "kdd2026-cardiorespiratory"},
-        "robustness": {
-            **{"subgroups": ["sex", "age"], "backbone": "accusleep", "rare_probabilities": []},
-            "bins": {"age": ["30-36", "38+"]},
-            "contrasts": [
-                {"group": "sex", "first": "F", "second": "M", "statistic": "tst"},
-                {"group": "age", "first": "30-36", "second": "38+", "statistic": "rem_latency_minutes"},
-            ],
-        },
+            for loss, variants in VARIANTS.items():
+                for night in (1, 2):
+                    for variant, change in variants:
+                        rows.append(
+                            {
+                                **{"backbone": backbone, "loss": loss, "fold": fold, "seed": 42},
+                                **{"penalty_weight": 0.5 * (loss == "penalty"), "is_tuned": False},
+                                **{"label_noise": 0.0, "variant": variant, "change": change},
+                                **{"recording": f"s{fold:02d}-{night}", "subject": f"s{fold:02d}"},
+                                **numbers(rng),
+                                **{"calibrated_by": "target" if fold else "argmax", "decode_seconds": 0.01},
+                                **{"step_seconds": 0.2 if loss == "base" else 0.21, "forward_seconds": 0.5},
+                                "transitions": [0.9, 0.1, 0.0, 0.05, 0.9, 0.05 + fold, 0.1, 0.1, 0.8],
+                                **{"peak_memory_mb": 100.0, "pairs": [9, 1, 0, 1, 9, 1, 0, 1, 9]},
+                                "bouts": [5, 4, 3, 2, 1, 1, 1, 1, 9],
+                            }
+                        )
+    return rows
+
+
+def made_up(
+    n_subjects: int = 12,
+    seed: int = 0,
+    change: Callable[[dict[str, Any]], Mapping[str, Any]] = dict,
+    more: list[dict[str, Any]] | None = None,
+    **about: Any,
+) -> Results:
+    """Return the records, after a change of each row, and more rows, as results."""
+    rows = [dict(change(row)) for row in records(n_subjects, seed)] + (more or [])
+    table = with_errors(joined([rows_of(rows)]), 30.0)
+    subjects = {f"s{k:02d}": {"age": 30.0 + k, "sex": "FM"[k % 2]} for k in range(n_subjects)}
+    facts = {
+        **{"study": STUDY, "n_jobs": 4 * n_subjects, "synthetic": True, "stages": ["W", "N", "R"]},
+        **{"epoch_seconds": 30.0, "joint_threshold": 1.5, "failures": [], "subjects": subjects},
+        **{"rare": [["W", "R"]], "environment": {"begun": "today", "commit": None}},
     }
-    about = {"study": study, "n_jobs": len(records), "synthetic": True, "cohort_sha256": ""}
-    about |= {"begun": "today", "commit": None, "versions": {}}
-    return Results(Path("nowhere"), about, tuple(records))
+    return Results(Path("nowhere"), facts | about, table)

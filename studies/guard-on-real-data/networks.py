@@ -46,7 +46,7 @@ ABSOLUTE = {"sleep-edf": (), "sleep-accel": ("hours", "clock_cosine", "circadian
 
 def tables_of(cohort: str) -> list[Features]:
     """Return a cohort's nights in three stages."""
-    return [night.table for night in read_cohort(CohortSource(cohort), Path()).nights]
+    return [night.table for night in read_cohort(CohortSource(source=cohort)).nights]
 
 
 def file_of(cohort: str, network: str, fold: int) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import importlib.util
 import json
 import re
@@ -15,9 +14,12 @@ import pytest
 
 from made_up_study import made_up
 from stageguard.study.config import read_study, study_of
+from stageguard.study.store import JOB, WAY, read_rows
+from stageguard.study.tables import TABLES
 
 ROOT = Path(__file__).parents[2]
 STUDIES = ROOT / "studies"
+BOTH = [("argmax", "base"), ("paper", "penalty")]
 
 
 @pytest.fixture(scope="module")
@@ -30,13 +32,14 @@ def claims():
     del sys.modules["claims"]
 
 
-def real(accuracy: float = 1.0):
+def real(accuracy: float = 1.0, change=dict):
     """Made-up results as of real nights, on which every network has this accuracy."""
-    results = made_up()
-    for record in results.records:
-        for row in record["rows"]:
-            row["accuracy"] = 0.5 if row["variant"] == "majority class" else accuracy
-    return replace(results, about={**results.about, "synthetic": False})
+
+    def row(made):
+        made = made | {"accuracy": 0.5 if made["variant"] == "majority class" else accuracy}
+        return change(made)
+
+    return made_up(change=row, synthetic=False)
 
 
 def claim_about(claims, measure):
@@ -44,11 +47,12 @@ def claim_about(claims, measure):
 
 
 def test_a_verdict_counts_where_the_claim_holds(claims):
-    results = real()
-    for record in results.records:
-        for row in record["rows"]:
-            is_first = record["backbone"] == "accusleep"
-            row["fi"] = {"base": 0.2, "paper": 0.08 if is_first else 0.14}.get(row["variant"], 0.1)
+    def fi(row):
+        paper = 0.08 if row["backbone"] == "accusleep" else 0.14
+        by = {("argmax", "base"): 0.2, ("paper", "penalty"): paper}
+        return row | {"fi": by.get((row["variant"], row["loss"]), 0.1)}
+
+    results = real(change=fi)
     claim = claim_about(claims, claims.fi_reduction)
     assert claims.cell(claim, results, claims.PUBLISHED) == "30 to 60; 1 of 2"  # 60 % and 30 %
     assert claims.verdict(claim, [results], claims.PUBLISHED) == "*holds in part*, 1 of 2"
@@ -71,13 +75,14 @@ def test_networks_below_the_most_frequent_stage_and_simulated_nights_have_no_say
 
 
 def test_a_gain_is_the_difference_of_means_over_subjects(claims):
-    results = made_up()
-    for record in results.records:
-        for row in record["rows"]:
-            row["accuracy"] += row["variant"] != "majority class"  # everybody has a say
-    rows = [r for record in results.of("usleep") for r in record["rows"]]
-    before, after = (np.mean([r["accuracy"] for r in rows if r["variant"] == v]) for v in ("base", "paper"))
-    (_, (gain, holds)) = claims.accuracy_kept(results, "paper")
+    def higher(row):  # so that everybody has a say
+        return row | {"accuracy": row["accuracy"] + (row["variant"] != "majority class")}
+
+    results = made_up(change=higher)
+    rows = [row for row in results.main("usleep").to_pylist() if not row["change"]]
+    of = {(v, n): [r["accuracy"] for r in rows if (r["variant"], r["loss"]) == (v, n)] for v, n in BOTH}
+    before, after = (np.mean(of[each]) for each in BOTH)
+    (_, (gain, holds)) = claims.accuracy_kept(results, claims.Way("paper", "penalty"))
     assert gain == pytest.approx(100 * (after - before))
     assert holds == (after >= before)
 
@@ -95,8 +100,7 @@ def test_the_page_has_every_claim_and_names_the_studies_that_are_missing(claims)
 
 
 def test_the_page_names_studies_that_are_unfinished(claims):
-    made = made_up(n_subjects=3)
-    part = replace(made, about={**made.about, "n_jobs": 80})
+    part = made_up(n_subjects=3, n_jobs=80)
     assert "UNFINISHED: mouse-sim, 12 of 80 jobs done." in claims.page({"mouse-sim": part})
 
 
@@ -110,14 +114,11 @@ def test_without_results_no_page_is_written(claims, monkeypatch, tmp_path):
 
 
 def test_claims_are_counted_by_their_words_and_say_how(claims):
-    results = real()
-    for record in results.records:
-        whole = [row for row in record["rows"] if row["variant"] == "paper"]
-        record["rows"] += [{**row, "variant": "paper, no minimum bouts"} for row in whole]
-        for row in record["rows"]:
-            row["fi"] = {"base": 1.0, "paper": 0.14, "paper, no minimum bouts": 0.141}.get(
-                row["variant"], 0.4
-            )
+    def fi(row):
+        by = {"argmax": 1.0, "paper": 0.141 if row["change"] else 0.14}
+        return row | {"fi": by.get(row["variant"], 0.4), "change": row["change"] and "no minimum bouts"}
+
+    results = real(change=fi)
     falls = claim_about(claims, claims.fi_reduction)
     assert claims.cell(falls, results, claims.PUBLISHED) == "86; 2 of 2"  # beyond the paper's range
     assert claims.facts([results])["fi_within_penalty"] == "0 of 2"
@@ -132,26 +133,31 @@ def test_claims_are_counted_by_their_words_and_say_how(claims):
 
 def test_the_sd_over_seeds_is_that_of_the_table(claims):
     results = claims.read_results(STUDIES / "results" / "sleep-edf")
-    with (STUDIES / "results" / "sleep-edf" / "tables" / "seeds.csv").open(encoding="utf-8") as file:
-        table = {(row["seed"], row["stages by"]): float(row["accuracy"]) for row in csv.DictReader(file)}
-    for variant, title in (("paper", "published method"), ("calibrated", "calibrated guard")):
-        ((sd, _),) = claims.seeds(results, variant)
-        assert sd == pytest.approx(100 * table["SD over seeds", title], rel=1e-4)
+    table = TABLES["seeds"](results)
+    rows, column = {row[:2]: row for row in table.rows}, table.heads.index("accuracy")
+    for way, title in (
+        (claims.Way("paper", "penalty"), "published method"),
+        (claims.Way("calibrated"), "calibrated guard"),
+    ):
+        ((sd, _),) = claims.seeds(results, way)
+        assert sd == pytest.approx(100 * rows["SD over seeds", title][column], rel=1e-4)
 
 
 def test_a_network_that_is_the_same_in_two_studies_is_counted_once(claims):
     before, after = (claims.read_results(STUDIES / "results" / name) for name in claims.REAL[:2])
-    for loss in ("base", "penalty"):
-        pairs = list(zip(before.main("seqsleepnet", loss), after.main("seqsleepnet", loss), strict=True))
-        assert pairs
-        for first, second in pairs:
-            assert first["n_parameters"] == second["n_parameters"] == 101_763
-            others = {(row["recording"], row["variant"]): row for row in first["rows"]}
-            same = [row for row in second["rows"] if (row["recording"], row["variant"]) in others]
-            assert same
-            assert all(row == others[row["recording"], row["variant"]] for row in same)
+    first, second = ({key_of(r): r for r in each.main("seqsleepnet").to_pylist()} for each in (before, after))
+    same = first.keys() & second.keys()
+    assert len(same) > 500
+    assert {r["n_parameters"] for r in [*first.values(), *second.values()]} == {101_763}
+    assert all(
+        first[key][metric] == second[key][metric] for key in same for metric in ("kappa", "fi", "accuracy")
+    )
     assert "seqsleepnet" in claims.networks(before)
     assert claims.networks(after) == ["usleep", "accusleep"]
+
+
+def key_of(row):
+    return row["recording"], row["loss"], *(row[name] for name in WAY)
 
 
 def test_studies_without_the_penalty_count_only_for_the_rules_alone(claims):
@@ -165,11 +171,8 @@ def test_studies_without_the_penalty_count_only_for_the_rules_alone(claims):
 
 
 def test_a_network_that_never_changes_stage_has_no_reduction(claims):
-    results = real()
-    for record in results.records:
-        for row in record["rows"]:
-            row["fi"] = 0.0
-    assert not any(holds for _, holds in claims.fi_reduction(results, "paper"))
+    results = real(change=lambda row: row | {"fi": 0.0})
+    assert not any(holds for _, holds in claims.fi_reduction(results, claims.Way("paper", "penalty")))
     assert claims.page({"still": results})
 
 
@@ -178,18 +181,17 @@ def test_every_study_is_published_as_it_is_written():
     published = {path.name: path for path in (STUDIES / "results").iterdir()}
     assert published.keys() <= written
     for name, folder in published.items():
-        about = json.loads((folder / "study.json").read_text("utf-8"))
+        about = json.loads((folder / "results.json").read_text("utf-8"))
         assert study_of(about["study"]) == read_study(STUDIES / f"{name}.toml"), name
 
 
 def test_published_results_hold_no_epochs():
-    """No features, probabilities or stages of single epochs: rows are of nights, figures of cohorts."""
+    """No features, probabilities or stages of single epochs: rows are of nights and variants."""
     for folder in (STUDIES / "results").iterdir():
-        names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-        top = {name for name in names if "/" not in name}
-        assert top == {"study.json", "results.jsonl", "derived.json", "report.md"}
-        assert all(re.fullmatch(r"tables/[a-z0-9-]+\.(md|csv)|figures/[a-z-]+\.svg", n) for n in names - top)
-        assert "figures/night.svg" not in names
+        assert {path.name for path in folder.rglob("*")} == {"results.json", "results.parquet"}
+        rows = read_rows(folder)
+        keys = {tuple(row.values()) for row in rows.select([*JOB, *WAY, "recording"]).to_pylist()}
+        assert len(keys) == len(rows)
 
 
 def test_claims_and_tables_over_studies_are_those_of_the_records(claims, monkeypatch, tmp_path):
@@ -238,7 +240,7 @@ def test_figures_of_the_released_code_are_those_of_the_records():
 
 def test_errors_in_readme_are_those_of_the_records(claims):
     readme = _text(ROOT / "README.md")
-    studies = [results for results in claims.read_studies().values() if not results.is_synthetic]
+    studies = [results for results in claims.read_studies().values() if not results.about["synthetic"]]
     ranges = []
     for guard in (claims.DECODER, claims.RELEASED_RULES, claims.FITTED):
         ratios = [claims.error_ratios(results, guard) for results in studies]

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from cli_runner import Runner
-from stageguard.study.figures import FIGURES
-from stageguard.study.report import TABLES
 from stageguard.study.store import read_results
 from stageguard.study.table import FORMATS
+from stageguard.study.tables import TABLES
 
 STUDIES = Path(__file__).parents[2] / "studies"
 needs_data = pytest.mark.skipif("STAGEGUARD_DATA" not in os.environ, reason="needs STAGEGUARD_DATA")
@@ -36,10 +35,12 @@ def test_a_study_ends_with_all_tables_and_figures(name, capsys, tmp_path):
     assert ran.code == 0, ran.err
     results = read_results(folder)
     assert not results.failures
-    assert results.is_synthetic == name.endswith("-sim")
+    assert results.about["synthetic"] == name.endswith("-sim")
     tables = {path.name for path in (folder / "tables").iterdir()}
     assert tables == {f"{table}.{form}" for table in TABLES for form in FORMATS}
-    figures = {path.stem for path in (folder / "figures").iterdir()}
-    assert figures == set(FIGURES)
-    page = (folder / "report.md").read_text("utf-8")
-    assert all(f"figures/{figure}.png" in page for figure in FIGURES)
+    assert {path.name for path in (folder / "figures").iterdir()} == {
+        "effect.png",
+        "effect.pdf",
+        "effect.svg",
+    }
+    assert "figures/effect.png" in (folder / "report.md").read_text("utf-8")

@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,10 @@ from stageguard.arrays import Floats, Floats32
 from stageguard.extras import library
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.nn.data import Normalisation, split_subjects
-from stageguard.nn.training import TrainingProgress, train
+from stageguard.nn.options import TrainingOptions
+from stageguard.nn.training import train
 from stageguard.signals.features import Features
-from stageguard.study.config import BOOSTING, StudyConfig
-from stageguard.study.jobs import Job
+from stageguard.study.config import BASE, BOOSTING, Job, StudyConfig
 from stageguard.study.nights import StudyNight
 from stageguard.study.store import PAPER
 from stageguard.study.variants import Variant, learn, measure
@@ -29,8 +30,6 @@ from stageguard.study.variants import Variant, learn, measure
 FLIP_FLOP_NATS = (1.0, 2.0, 4.0)  # values of gamma to choose from on the tuning subject
 PENALTY_WEIGHTS = (0.1, 0.25, 0.5, 1.0, 2.0)  # values of lambda, likewise; from the paper
 LEAST_VALIDATION_SHARE = 0.2  # of training subjects, if the configuration says none
-
-
 HALF_WINDOWS = (2, 7)  # epochs on either side over which features are averaged: 2.5 and 7.5 min at 30 s
 BOOSTING_OPTIONS = {"max_iter": 100}
 
@@ -41,13 +40,9 @@ class Stager:
 
     density: Callable[[Features], Hypnodensity]
     validation: Sequence[StudyNight]  # nights of training subjects that it has not learned from
-    chosen: Mapping[str, float] = field(default_factory=dict)  # lambda and gamma, by a tuning subject
-    about: Mapping[str, Any] = field(default_factory=dict)  # facts in JSON types
-    step_seconds: float | None = None  # processor time of a training step
-
-    def densities(self, nights: Sequence[StudyNight]) -> list[Hypnodensity]:
-        """Return the stage probabilities of nights."""
-        return [self.density(night.table) for night in nights]
+    about: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # facts in JSON types, also lambda and gamma chosen
 
 
 def fit_stager(
@@ -59,92 +54,73 @@ def fit_stager(
     shared: Path | None = None,
 ) -> Stager:
     """Fit the stager of a job; with a tuning subject, one per lambda, of which the best for them is kept."""
-    if job.backbone in config.stagers:
-        return _fit_without_network(config, job, training)
     if not job.is_tuned:
-        return _fit_network(config, job, training, shared)
+        return _fit_once(config, job, training, shared)
     pairs = learn(config, training).paper.tvr_pairs
     best: tuple[float, Stager] | None = None
     for weight in PENALTY_WEIGHTS:
-        network = _fit_network(config, replace(job, weight=weight), training, shared)
-        densities = network.densities(tuning)
+        network = _fit_once(config, replace(job, penalty_weight=weight), training, shared)
+        densities = [network.density(night.table) for night in tuning]
         for nats in FLIP_FLOP_NATS:
             variant = Variant(PAPER, learn(config.with_gamma(nats), training).paper, uses_quality=True)
-            labels = variant.apply(densities, tuning, job.backbone)
-            kappa = np.mean(
-                [measure(n.expert(), y, pairs)["kappa"] for n, y in zip(tuning, labels, strict=True)]
-            )
+            staged = zip(tuning, variant.apply(densities, tuning, job.backbone), strict=True)
+            kappa = float(np.mean([measure(n.expert(), labels, pairs)["kappa"] for n, labels in staged]))
             if best is None or kappa > best[0]:
-                chosen = {"penalty_weight": weight, "flip_flop_nats": nats}
-                best = float(kappa), replace(network, chosen=chosen)
+                chosen = {"chosen_weight": weight, "chosen_nats": nats}
+                best = kappa, replace(network, about={**network.about, **chosen})
     assert best is not None
     return best[1]
 
 
-def _fit_network(
-    config: StudyConfig, job: Job, training: Sequence[StudyNight], shared: Path | None
-) -> Stager:
-    options = config.options(job.backbone, seed=job.seed, weight=job.weight)
+def _fit_once(config: StudyConfig, job: Job, training: Sequence[StudyNight], shared: Path | None) -> Stager:
     tables = [_with_wrong_labels(night.table, job) for night in training]
-    clock = _StepClock()
-    state = None if shared is None or not options.penalty_after else shared / job.state
-    with tempfile.TemporaryDirectory() as folder:
-        model = train(tables, options, Path(folder) / "model", report=clock, shared=state)
-    card = model.card
-    about = {
-        "temperature": card.temperature,
-        "n_parameters": sum(p.numel() for p in model.network.parameters()),
-        **{key: card.training[key] for key in ("best_step", "best_kappa")},
-        "steps": card.training["stopped_at"],
-    }
-    validation = _validation(training, tables, options.validation_share, options.seed)
-    return Stager(model.density, validation, {}, about, round(clock.shortest, 6))
-
-
-class _StepClock:
-    """Measure the processor time of training steps, of which the shortest says what a step costs."""
-
-    def __init__(self) -> None:
-        self.last = time.process_time()
-        self.shortest = float("inf")
-
-    def __call__(self, progress: TrainingProgress) -> None:
-        now = time.process_time()
-        self.shortest = min(self.shortest, now - self.last)
-        self.last = now
-
-
-def _validation(
-    training: Sequence[StudyNight], tables: Sequence[Features], share: float, seed: int
-) -> list[StudyNight]:
-    kept = {table.recording for table in split_subjects(tables, share, seed)[1]}
-    return [night for night in training if night.recording in kept]
-
-
-def _fit_without_network(config: StudyConfig, job: Job, training: Sequence[StudyNight]) -> Stager:
-    share = float(config.training.get("validation_share", LEAST_VALIDATION_SHARE))
-    tables = [_with_wrong_labels(night.table, job) for night in training]
-    learning = split_subjects(tables, share, job.seed)[0]
-    probabilities: Callable[[Features], Floats]
-    if job.backbone == BOOSTING:
-        probabilities = fit_boosting(learning, job.seed).probabilities
+    if job.backbone in config.stagers:
+        share = float(config.training.get("validation_share", LEAST_VALIDATION_SHARE))
+        learning, kept = split_subjects(tables, share, job.seed)
+        fit = _boosted_probabilities if job.backbone == BOOSTING else _published_probabilities
+        density: Callable[[Features], Hypnodensity] = partial(_density, fit(learning, job))
+        about: dict[str, Any] = {}
     else:
-        probabilities = _published_probabilities(learning, job.backbone)
+        options = config.options(job.backbone, seed=job.seed, weight=job.penalty_weight)
+        kept = split_subjects(tables, options.validation_share, options.seed)[1]
+        density, about = _fit_network(tables, options, job, shared)
+    validation = {table.recording for table in kept}
+    return Stager(density, [night for night in training if night.recording in validation], about)
 
-    def density(table: Features) -> Hypnodensity:
-        assert table.epochs is not None and table.scheme is not None and table.epoch_seconds is not None
-        index = table.epochs - table.epochs[0]
-        rows = np.full((int(index[-1]) + 1, table.scheme.n_stages), np.nan)
-        rows[index] = probabilities(table)
-        offset = table.epoch_seconds * int(table.epochs[0])
-        return Hypnodensity(
-            rows, table.scheme, table.epoch_seconds, source=table.recording, offset_seconds=offset
+
+def _fit_network(
+    tables: Sequence[Features], options: TrainingOptions, job: Job, shared: Path | None
+) -> tuple[Callable[[Features], Hypnodensity], dict[str, Any]]:
+    moments = [time.process_time()]
+    state = None
+    if shared is not None and options.penalty_after:  # the first steps of the networks of every lambda
+        state = shared / replace(job, loss=BASE, penalty_weight=0.0, is_tuned=False).key
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "model"
+        model = train(
+            tables, options, place, report=lambda _: moments.append(time.process_time()), shared=state
         )
+    about = {
+        "n_parameters": sum(p.numel() for p in model.network.parameters()),
+        **{key: model.card.training[key] for key in ("best_step", "best_kappa")},
+        "steps": model.card.training["stopped_at"],
+        # the shortest says what a step costs: what else a machine does can only make it longer
+        "step_seconds": round(float(np.diff(moments).min()), 6),
+    }
+    return model.density, about
 
-    return Stager(density, _validation(training, tables, share, job.seed))
+
+def _density(probabilities: Callable[[Features], Floats], table: Features) -> Hypnodensity:
+    """Return the probabilities of a table's epochs as those of the recording from the first to the last."""
+    assert table.epochs is not None and table.scheme is not None and table.epoch_seconds is not None
+    index = table.epochs - table.epochs[0]
+    rows = np.full((int(index[-1]) + 1, table.scheme.n_stages), np.nan)
+    rows[index] = probabilities(table)
+    seconds, offset = table.epoch_seconds, table.epoch_seconds * int(table.epochs[0])
+    return Hypnodensity(rows, table.scheme, seconds, source=table.recording, offset_seconds=offset)
 
 
-def _published_probabilities(tables: Sequence[Features], name: str) -> Callable[[Features], Floats]:
+def _published_probabilities(tables: Sequence[Features], job: Job) -> Callable[[Features], Floats]:
     """Return the probabilities of stages that a published stager gave: what experts say where it says so.
 
     The share of each expert's stage by the stager's stage is counted on training subjects, and each count
@@ -152,7 +128,7 @@ def _published_probabilities(tables: Sequence[Features], name: str) -> Callable[
     """
     scheme = tables[0].scheme
     assert scheme is not None
-    column = tables[0].names.index(name)
+    column = tables[0].names.index(job.backbone)
     counts = np.ones((scheme.n_stages, scheme.n_stages))
     for table in tables:
         assert table.labels is not None
@@ -168,42 +144,33 @@ def _with_wrong_labels(table: Features, job: Job) -> Features:
     if not job.label_noise:
         return table
     assert table.labels is not None and table.scheme is not None
-    seed = [job.seed, job.fold, *table.recording.encode()]
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([job.seed, job.fold, *table.recording.encode()])
     hit = (rng.random(table.n_epochs) < job.label_noise) & (table.labels >= 0)
     shifts = rng.integers(1, table.scheme.n_stages, table.n_epochs)
     labels = np.where(hit, (table.labels + shifts) % table.scheme.n_stages, table.labels)
     return replace(table, labels=labels)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Boosting:
-    """A fitted classifier and the scale of its features."""
-
-    classifier: Any
-    normalisation: Normalisation
-    n_stages: int
-
-    def probabilities(self, table: Features) -> Floats:
-        """Return probabilities (n_rows, n_stages) of a table's rows."""
-        rows = np.zeros((table.n_epochs, self.n_stages))
-        rows[:, self.classifier.classes_] = self.classifier.predict_proba(_columns(table, self.normalisation))
-        return rows
-
-
-def fit_boosting(tables: Sequence[Features], seed: int) -> Boosting:
-    """Fit the classifier on the scored epochs of tables; the same seed gives the same classifier."""
+def _boosted_probabilities(tables: Sequence[Features], job: Job) -> Callable[[Features], Floats]:
+    """Return the probabilities of a classifier of epochs, which the same seed gives again."""
     ensemble = library("sklearn.ensemble", "gradient boosting", "study")
     normalisation = Normalisation.fit(tables, tables[0].absolute)
-    assert tables[0].scheme is not None
+    scheme = tables[0].scheme
+    assert scheme is not None
     labels = np.concatenate([table.labels for table in tables if table.labels is not None])
-    columns = np.concatenate([_columns(table, normalisation) for table in tables])
-    classifier = ensemble.HistGradientBoostingClassifier(**BOOSTING_OPTIONS, random_state=seed)
+    columns = np.concatenate([_with_means(table, normalisation) for table in tables])
+    classifier = ensemble.HistGradientBoostingClassifier(**BOOSTING_OPTIONS, random_state=job.seed)
     classifier.fit(columns[labels >= 0], labels[labels >= 0])
-    return Boosting(classifier, normalisation, tables[0].scheme.n_stages)
+
+    def probabilities(table: Features) -> Floats:
+        rows = np.zeros((table.n_epochs, scheme.n_stages))
+        rows[:, classifier.classes_] = classifier.predict_proba(_with_means(table, normalisation))
+        return rows
+
+    return probabilities
 
 
-def _columns(table: Features, normalisation: Normalisation) -> Floats32:
+def _with_means(table: Features, normalisation: Normalisation) -> Floats32:
     """Return an epoch's features, and their means over the epochs around it; gaps of a recording are NaN."""
     assert table.epochs is not None
     scaled = normalisation(table).reshape(table.n_epochs, -1)

@@ -1,280 +1,328 @@
-"""The folder of a study: configuration, nights, and of every job what it predicted and how that was guarded.
+"""The folder of a study: `results.json` and `results.parquet`, from which every table follows.
 
-study.json             configuration, versions, commit, fingerprint of the nights
-cohort.npz             the nights; not to be published
-predictions/KEY.json   how a stager was fitted
-predictions/KEY.parquet  its probabilities of test and validation nights
-jobs/KEY.json          the record of a job, or its error
-stages/KEY.parquet     stages of the test nights by expert and variant
-results.jsonl          all records in one file, read if there is no folder jobs
-derived.json           numbers that tables need from the stages: see `derived`
-shared                 only during a run: states that several networks go on from
-lock                   only during a run
+results.json     configuration, environment, profiles, folds, jobs that failed
+results.parquet  a row per night and variant, which `JOB` and `WAY` name, with numbers
+nights.npz       the nights; this file and the folders below hold epochs and are not to be published
+predictions      by job, a stager's probabilities of test and validation nights, and how it was fitted
+stages           by job, the stages of the test nights by expert and variant
+shared, lock     only during a run: states that several networks go on from, and who writes
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import platform
 import shutil
 import subprocess
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from functools import cached_property, reduce
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from stageguard import checks
-from stageguard.errors import OVERWRITE, FileFormatError, Message, MissingFileError, OutputExistsError
+from stageguard.documents import read_fields
+from stageguard.errors import FileFormatError, InputError, MissingFileError
 from stageguard.extras import library
-from stageguard.files import (
-    faults_named,
-    file_error,
-    load_json,
-    parse_json,
-    read_file,
-    write_together,
-)
+from stageguard.files import faults_named, file_error, load_json, read_file, write_together
+from stageguard.measures.cohort import ARCHITECTURE, never_shown
+from stageguard.study.config import BASE, PENALTY, Job, StudyConfig
 
-BASE, PENALTY, PAPER, RELEASED, CALIBRATED = "base", "penalty", "paper", "released", "calibrated"
-EXPERT, MAJORITY_CLASS = "expert", "majority class"
-TITLES = {
-    EXPERT: "expert",
-    MAJORITY_CLASS: "most frequent stage",
-    BASE: "argmax",
-    "majority filter": "majority filter",
-    "hmm": "plain HMM",
-    CALIBRATED: "calibrated guard",
-    "paper, no penalty": "published decoder, no penalty in training",
-    PENALTY: "penalty in training alone",
-    PAPER: "published method",
-    RELEASED: "released code",
-    "released, no penalty": "released decoder, no penalty in training",
-    "paper, transitions alone": "penalty + transitions",
-    "paper, no flip-flop": "without flip-flop (penalty + transitions + minimum bouts)",
-    "paper, no transitions": "without transitions",
-    "paper, no minimum bouts": "without minimum bouts",
-    "paper, no quality": "without signal quality",
-    "paper, exact flip-flop": "with the exact flip-flop",
+# Columns that name a job: a stager of one fold, and how it was trained.
+JOB = ("backbone", "loss", "penalty_weight", "is_tuned", "seed", "label_noise", "fold")
+# Columns that name how its probabilities became stages. A change of the published rules may have a value and
+# a pair of stages that it is about.
+WAY = ("variant", "change", "value", "pair")
+
+# Types of columns that every study has, filled or not.
+COLUMNS = {
+    **dict.fromkeys(("study", *JOB, *WAY, "recording", "subject", "identity", "calibrated_by"), "string"),
+    **dict.fromkeys(("penalty_weight", "label_noise", "value", "chosen_weight", "chosen_nats"), "float64"),
+    **dict.fromkeys(("step_seconds", "decode_seconds"), "float64"),
+    **{"is_tuned": "bool", "seed": "int64", "fold": "int64"},
 }
+
+EXPERT, MAJORITY_CLASS, ARGMAX, MAJORITY_FILTER = "expert", "majority class", "argmax", "majority filter"
+HMM, PAPER, RELEASED, CALIBRATED = "hmm", "paper", "released", "calibrated"
 GUARDED = (PAPER, RELEASED, CALIBRATED)
-METRICS = {  # heading and decimals of each number in tables
-    "tvr_percent": ("TVR (%)", 2),
-    "fi": ("FI", 3),
-    "accuracy": ("accuracy", 3),
-    "kappa": ("κ", 3),
-    "rare_recall": ("rare recall", 3),
-    "f1_R": ("F1 of R", 3),
-}
-MAIN = ("tvr_percent", "fi", "accuracy", "kappa")  # of the main comparison
 
-STUDY, COHORT, JOBS, PREDICTIONS, RESULTS = "study.json", "cohort.npz", "jobs", "predictions", "results.jsonl"
-STAGES, DERIVED, SHARED, LOCK = "stages", "derived.json", "shared", "lock"
-TABLES_FOLDER, FIGURES_FOLDER, PAGE = "tables", "figures", "report.md"
-VERSIONED = ("numpy", "torch", "scipy")
+ABOUT, ROWS, NIGHTS, PREDICTIONS = "results.json", "results.parquet", "nights.npz", "predictions"
+STAGES, SHARED, LOCK, TABLES, FIGURES, PAGE = "stages", "shared", "lock", "tables", "figures", "report.md"
+_FOLDERS, _FILES = (STAGES, PREDICTIONS, SHARED, TABLES, FIGURES), (ABOUT, ROWS, NIGHTS, PAGE)
 
-# What the files hold, by key: a file without one of these, or with another kind of value, was edited.
-Kinds = dict[str, Any]
-NUMBER = int | float
-ABOUT: Kinds = {"study": dict, "n_jobs": int, "begun": str, "versions": dict, "commit": str | None,
-                "cohort_sha256": str}  # fmt: skip
-CONFIGURED: Kinds = {"name": str, "title": str, "seed": int, "backbones": list, "cohort": dict, "split": dict,
-                     "guard": dict, "robustness": dict}  # fmt: skip
-JOB: Kinds = {"key": str, "backbone": str, "loss": str}
-RECORD: Kinds = JOB | {
-    **{"weight": NUMBER, "seed": int, "label_noise": NUMBER, "fold": int, "is_tuned": bool, "chosen": dict},
-    **{"rows": list, "covariates": dict, "transitions": list, "stages": list, "epoch_seconds": NUMBER},
-    **{"calibrated_by": str | None, "costs": dict},
-}
-COSTS: Kinds = {"forward_seconds": NUMBER, "training_seconds": NUMBER, "peak_memory_mb": NUMBER,
-                "decode_seconds": dict}  # fmt: skip
-ROW: Kinds = {"recording": str, "subject": str, "variant": str, "n_epochs": NUMBER}
+Rows = Any  # a pyarrow.Table, which has no types
 
 
-@dataclass(frozen=True, slots=True)
+def arrow(module: str = "") -> Any:
+    """Return pyarrow, or one of its modules."""
+    return library(f"pyarrow{module}", "the results of a study", "study")
+
+
+@dataclass(frozen=True, eq=False)
 class Results:
     """All stored results of a study, for tables and figures."""
 
     folder: Path
-    about: Mapping[str, Any]  # study.json
-    records: tuple[Mapping[str, Any], ...] = field(repr=False)  # jobs that are done
-    failures: tuple[Mapping[str, Any], ...] = ()  # jobs that failed, with their error
+    about: Mapping[str, Any]  # results.json
+    rows: Rows = field(repr=False)  # results.parquet, `with_errors`
+    _found: dict[Any, Rows] = field(default_factory=dict, init=False, repr=False)
+
+    @cached_property
+    def config(self) -> StudyConfig:
+        """The study's configuration."""
+        return read_fields(StudyConfig, self.about["study"])
 
     @property
-    def study(self) -> Mapping[str, Any]:
-        """The configuration's document."""
-        study: Mapping[str, Any] = self.about["study"]
-        return study
+    def failures(self) -> list[str]:
+        """The errors of jobs that failed."""
+        return [failure["error"] for failure in self.about["failures"]]
 
-    @property
-    def is_synthetic(self) -> bool:
-        """Whether the nights are simulated."""
-        return bool(self.about.get("synthetic", False))
-
-    @property
-    def n_jobs(self) -> int:
-        """Number of jobs of the whole study."""
-        return int(self.about["n_jobs"])
-
-    @property
-    def is_unfinished(self) -> bool:
-        """Whether jobs are missing."""
-        return len(self.records) < self.n_jobs
+    @cached_property
+    def n_done(self) -> int:
+        """Number of jobs that are done."""
+        return len(distinct(self.rows, JOB))
 
     @property
     def progress(self) -> str:
         """Number of jobs that are done, as in `4 of 80 jobs`."""
-        return f"{len(self.records)} of {self.n_jobs} job{'s' * (self.n_jobs != 1)}"
+        n_jobs = self.about["n_jobs"]
+        return f"{self.n_done} of {n_jobs} job{'s' * (n_jobs != 1)}"
 
     @property
-    def warnings(self) -> tuple[str, ...]:
+    def warnings(self) -> list[str]:
         """Reasons why these are not the results of a complete study of real sleepers."""
         reasons = []
-        if self.is_unfinished:
+        if self.n_done < self.about["n_jobs"]:
             reasons.append(f"UNFINISHED: {self.progress} done.")
-        if self.study.get("smoke"):
+        if self.config.smoke:
             reasons.append("SMOKE version: small, to see that everything works; its numbers say nothing.")
-        if self.is_synthetic:
+        if self.about["synthetic"]:
             reasons.append("SYNTHETIC nights: nobody slept them, and they are no evidence about sleepers.")
-        return tuple(reasons)
+        return reasons
 
-    def select(self, **wanted: Any) -> list[Mapping[str, Any]]:
-        """Return the records whose fields have these values."""
-        return [r for r in self.records if all(r[key] == value for key, value in wanted.items())]
-
-    def main(self, backbone: str, loss: str) -> list[Mapping[str, Any]]:
-        """Return a backbone's records of the main comparison: the study's seed, lambda and labels."""
-        weight = self.study["guard"]["penalty_weight"] if loss == "penalty" else 0.0
-        records = self.select(
-            backbone=backbone, loss=loss, weight=weight, seed=self.study["seed"], label_noise=0.0
-        )
+    @cached_property
+    def _main(self) -> dict[str, Rows]:
+        config = self.config
+        usual = select(self.rows, seed=config.seed, label_noise=0.0)
         # with a tuning subject, the network of the fixed lambda is one of the variations
-        is_tuned = loss == "penalty" and "tuning_subject" in self.study["split"]
-        return [record for record in records if record["is_tuned"] == is_tuned]
+        is_tuned = config.split.tuning_subject is not None
+        penalised = select(usual, loss=PENALTY, penalty_weight=config.guard.penalty_weight, is_tuned=is_tuned)
+        both = joined([select(usual, loss=BASE), penalised])
+        return {name: select(both, backbone=name) for name in config.names}
 
-    @property
-    def _stagers(self) -> list[str]:
-        return [*self.study["backbones"], *self.study.get("stagers", ())]
+    def main(self, name: str) -> Rows:
+        """Return a network's rows of the main comparison: the study's seed, lambda and labels."""
+        return self._main.get(name, self.rows.slice(0, 0))
 
-    @property
+    @cached_property
     def backbones(self) -> list[str]:
         """The networks and other stagers of the main comparison that have results."""
-        return [name for name in self._stagers if self.main(name, "base")]
+        return [name for name, rows in self._main.items() if len(select(rows, loss=BASE))]
+
+    @cached_property
+    def has_penalty(self) -> bool:
+        """Whether networks were also trained with the penalty."""
+        return len(select(self.rows, loss=PENALTY)) > 0
 
     @property
-    def varied(self) -> str:
-        """The network or stager that is varied."""
-        return str(self.study["robustness"].get("backbone") or self._stagers[0])
+    def trained(self) -> str:
+        """The loss of the networks that the published method guards."""
+        return PENALTY if self.has_penalty else BASE
 
-    def of(self, backbone: str) -> list[Mapping[str, Any]]:
-        """Return a backbone's records of the main comparison, of every loss."""
-        return [r for loss in ("base", "penalty") for r in self.main(backbone, loss)]
+    def of(self, name: str, variant: str, *, loss: str | None = None, change: str = "") -> Rows:
+        """Return a network's rows of the main comparison by one variant; `PENALTY` is argmax with that loss.
 
-    def experts(self) -> dict[str, Mapping[str, Any]]:
-        """Return the row of the expert's stages by recording."""
-        rows = (row for record in self.records if record["loss"] == "base" for row in record["rows"])
-        return {row["recording"]: row for row in rows if row["variant"] == EXPERT}
+        By default the published and the released rules are those of the network trained with the penalty, or
+        of a stager that is not trained with it.
+        """
+        key = name, variant, loss, change
+        if variant == PENALTY:
+            variant, loss = ARGMAX, PENALTY
+        if key not in self._found:
+            found = select(self.main(name), variant=variant, change=change)
+            if loss is None:
+                has_both = variant in (PAPER, RELEASED) and PENALTY in found["loss"].to_pylist()
+                loss = PENALTY if has_both else BASE
+            self._found[key] = select(found, loss=loss)
+        return self._found[key]
+
+    def stages(self, name: str) -> dict[str, dict[tuple[str, str], npt.NDArray[Any]]]:
+        """Return the stages of a network's test nights by recording, loss and variant."""
+        nights: dict[str, dict[tuple[str, str], npt.NDArray[Any]]] = {}
+        for facts in distinct(self.main(name), JOB):
+            job = Job(**facts)
+            columns, _ = read_columns(self.folder / STAGES / f"{job.key}.parquet")
+            for recording in np.unique(columns["recording"]).tolist():
+                own = columns["recording"] == recording
+                stages = {(job.loss, column): values[own] for column, values in columns.items()}
+                nights.setdefault(recording, {}).update(stages)
+        return nights
 
 
-def subject_means(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:
-    """Return the mean by subject of pairs of subject and number."""
+def select(rows: Rows, **facts: object) -> Rows:
+    """Return the rows whose columns have these values; None is missing."""
+    compute = arrow(".compute")
+    columns = {name: rows[name] for name in facts}
+    masks = [c.is_null() if facts[n] is None else compute.equal(c, facts[n]) for n, c in columns.items()]
+    return rows.filter(reduce(compute.and_, masks)) if masks else rows
+
+
+def distinct(rows: Rows, names: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the combinations of values in columns, in the order of their first rows."""
+    found: list[dict[str, Any]] = rows.group_by(list(names), use_threads=False).aggregate([]).to_pylist()
+    return found
+
+
+def means(rows: Rows, metric: str) -> dict[str, float]:
+    """Return a metric by subject, averaged over nights; nights without it are left out."""
     by_subject: dict[str, list[float]] = {}
-    for subject, number in pairs:
-        by_subject.setdefault(subject, []).append(number)
-    return {subject: float(np.mean(numbers)) for subject, numbers in sorted(by_subject.items())}
+    values = rows[metric].to_pylist() if metric in rows.column_names else []
+    for subject, value in zip(rows["subject"].to_pylist(), values, strict=bool(values)):
+        if value is not None:
+            by_subject.setdefault(subject, []).append(value)
+    return {subject: sum(found) / len(found) for subject, found in sorted(by_subject.items())}
 
 
-def values(records: Iterable[Mapping[str, Any]], variant: str, metric: str) -> dict[str, float]:
-    """Return a metric by subject, averaged over nights; missing values are left out."""
-    rows = (row for record in records for row in record["rows"] if row["variant"] == variant)
-    return subject_means((row["subject"], row[metric]) for row in rows if row.get(metric) is not None)
+def by_night(rows: Rows, metric: str) -> dict[str, float]:
+    """Return a metric by recording; nights without it are left out."""
+    if metric not in rows.column_names:
+        return {}
+    known = rows.select(["recording", metric]).drop_null().sort_by("recording")
+    return dict(zip(known["recording"].to_pylist(), known[metric].to_pylist(), strict=True))
 
 
-def night_values(records: Iterable[Mapping[str, Any]], variant: str, metric: str) -> dict[str, float]:
-    """Return a metric by recording."""
-    return {
-        row["recording"]: row[metric]
-        for record in records
-        for row in record["rows"]
-        if row["variant"] == variant and row.get(metric) is not None
-    }
+def rows_of(records: Sequence[Mapping[str, Any]]) -> Rows:
+    """Return rows as a table; what one does not have is missing, and so is NaN."""
+    names = dict.fromkeys(name for record in records for name in record)
+    columns = {name: [record.get(name) for record in records] for name in names}
+    return arrow().table({name: arrow().array(values, from_pandas=True) for name, values in columns.items()})
 
 
-def variants_in(records: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the variants of the records' rows, in order."""
-    return list(dict.fromkeys(row["variant"] for record in records for row in record["rows"]))
+def joined(tables: Iterable[Rows]) -> Rows:
+    """Return tables below each other, sorted by job; a column that one does not have is missing there."""
+    pa = arrow()
+    empty = pa.table({name: pa.array([], kind) for name, kind in COLUMNS.items()})
+    together = pa.concat_tables([empty, *tables], promote_options="default")
+    return together.sort_by([(name, "ascending") for name in JOB])
 
 
-def describe(study: Mapping[str, Any], cohort_sha256: str, *, n_jobs: int, synthetic: bool) -> dict[str, Any]:
-    """Return the content of study.json."""
-    return {
-        "study": study,
-        "n_jobs": n_jobs,
-        "synthetic": synthetic,
-        "cohort_sha256": cohort_sha256,
-        "begun": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": versions(),
-        "commit": commit(),
-    }
+def with_columns(rows: Rows, added: Mapping[str, Any]) -> Rows:
+    """Return rows with further columns of numbers, or other ones; NaN is missing."""
+    for name, values in added.items():
+        rows = rows.drop_columns([name]) if name in rows.column_names else rows
+        rows = rows.append_column(name, arrow().array(values, from_pandas=True))
+    return rows
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of the libraries that computed the numbers."""
-    installed = {"python": platform.python_version()}
-    for name in ("stageguard", *VERSIONED):
-        try:
-            installed[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return installed
+def _numbers(rows: Rows, name: str) -> npt.NDArray[np.float64]:
+    """Return a column as numbers, NaN where they are missing."""
+    return np.asarray(rows[name].cast("double").to_numpy(), dtype=np.float64)
 
 
-def commit() -> str | None:
-    """Return the commit of the source from which this package runs; None if it is installed otherwise."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip() or None
+def with_errors(rows: Rows, epoch_seconds: float) -> Rows:
+    """Add what differs from the expert in each sleep statistic that the expert has.
 
-
-def open_study(folder: Path, about: Mapping[str, Any], predictions: Mapping[str, str]) -> None:
-    """Start a study in a folder, or continue it.
-
-    A study of other nights or with predictions of other identities is an error; other guards are none.
+    Of ``tst_minutes`` these are ``tst_minutes_shown``, the variant's own or, where it never shows REM,
+    `never_shown`, and ``tst_minutes_error``, its distance from the expert's.
     """
-    path = folder / STUDY
-    if path.exists():
-        there = read_about(folder)
-        stored = prediction_identities(folder)
-        odd = [key for key, identity in stored.items() if predictions.get(key, identity) != identity]
-        if odd:
-            _refuse(folder, f"another configuration ({odd[0]} was trained otherwise)")
-        same = parse_json(json.dumps(about["study"]))
-        for key in ("name", "cohort", "seed", "split"):
-            if there["study"].get(key) != same[key]:
-                _refuse(folder, f"another configuration ({key} differs)")
-        if there["cohort_sha256"] != about["cohort_sha256"]:
-            _refuse(folder, "other nights")
-        about = {**about, "begun": there["begun"]}
-    write_together({path: _text(about)}, overwrite=True, make_folders=True)
+    experts = select(rows, variant=EXPERT)
+    place = {name: number for number, name in enumerate(experts["recording"].to_pylist())}
+    expert_of = np.array([place.get(name, -1) for name in rows["recording"].to_pylist()], dtype=np.intp)
+    for metric in [metric for metric in ARCHITECTURE if metric in rows.column_names]:
+        own, truth = _numbers(rows, metric), np.append(_numbers(experts, metric), np.nan)[expert_of]
+        minutes = _numbers(rows, "n_epochs") * epoch_seconds / 60
+        at_end = minutes * never_shown(metric, 1.0)  # the whole night, or nothing
+        shown = np.where(np.isnan(truth), np.nan, np.where(np.isnan(own), at_end, own))
+        added = {f"{metric}_shown": shown, f"{metric}_error": np.abs(shown - truth)}
+        rows = with_columns(rows, added)
+    return rows
 
 
-def _refuse(folder: Path, what: str) -> NoReturn:
-    raise OutputExistsError(
-        Message(f"{folder} holds a study of {what}. ", OVERWRITE, " to begin anew, or choose another folder.")
-    )
+def read_results(folder: str | Path) -> Results:
+    """Read a study's results."""
+    about, rows = read_about(Path(folder)), read_rows(Path(folder))
+    return Results(Path(folder), about, with_errors(rows, about["epoch_seconds"]))
 
 
-_FOLDERS = (JOBS, STAGES, PREDICTIONS, SHARED, TABLES_FOLDER, FIGURES_FOLDER)
-_FILES = (STUDY, COHORT, RESULTS, DERIVED, PAGE)
+def read_about(folder: Path) -> dict[str, Any]:
+    """Return the content of results.json."""
+    path = folder / ABOUT
+    if not path.is_file():
+        raise MissingFileError(f"{folder}: holds no {ABOUT}. Expected what `stageguard study run` wrote.")
+    about: dict[str, Any] = load_json(path)
+    try:
+        for key in ("n_jobs", "epoch_seconds", "stages", "failures", "synthetic", "environment"):
+            about[key]
+        read_fields(StudyConfig, about["study"])
+    except (InputError, KeyError, TypeError) as error:
+        raise file_error(path, f"was edited or damaged ({error}).") from None
+    return about
+
+
+def read_rows(folder: Path) -> Rows:
+    """Return results.parquet, without rows if no job is done yet."""
+    path = folder / ROWS
+    if not path.is_file():
+        return joined([])
+    with faults_named(str(path)):
+        return joined([arrow(".parquet").read_table(io.BytesIO(read_file(path, "an array")))])
+
+
+def write_results(folder: Path, about: Mapping[str, Any], rows: Rows) -> None:
+    """Write results.json and results.parquet, both or neither."""
+    write_together({folder / ROWS: _parquet(rows), folder / ABOUT: json_text(about)}, overwrite=True)
+
+
+def json_text(document: Mapping[str, Any]) -> str:
+    """Return a document as JSON."""
+    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _parquet(rows: Rows) -> bytes:
+    buffer = io.BytesIO()
+    arrow(".parquet").write_table(rows, buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def write_columns(path: Path, columns: Mapping[str, npt.NDArray[Any]], about: Mapping[str, Any]) -> None:
+    """Write columns of epochs as Parquet, with facts about them in JSON types."""
+    table = arrow().table({name: arrow().array(column) for name, column in columns.items()})
+    table = table.replace_schema_metadata({"about": json.dumps(about)})
+    write_together({path: _parquet(table)}, overwrite=True, make_folders=True)
+
+
+def read_columns(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+    """Return the columns of a Parquet file by name, and the facts about them."""
+    if not path.is_file():
+        raise MissingFileError(f"{path}: no such file. Epochs lie where the study was run.")
+    with faults_named(str(path)):
+        table = arrow(".parquet").read_table(io.BytesIO(read_file(path, "an array")))
+        columns = {name: table[name].to_numpy() for name in table.column_names}
+        about = json.loads(table.schema.metadata[b"about"])
+    return {name: c.astype(np.str_) if c.dtype == object else c for name, c in columns.items()}, about
+
+
+def read_prediction(folder: Path, job: Job) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]] | None:
+    """Return the columns and facts of a stored prediction; None if there is none that can be read."""
+    try:
+        return read_columns(folder / PREDICTIONS / f"{job.key}.parquet")
+    except (MissingFileError, FileFormatError):  # if it was cut short, the stager is fitted again
+        return None
+
+
+def environment() -> dict[str, Any]:
+    """Return when, from which commit and with what versions numbers are computed."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    done = subprocess.run(command, capture_output=True, text=True) if shutil.which("git") else None
+    facts = {"begun": datetime.now(UTC).isoformat(timespec="seconds"), "python": platform.python_version()}
+    commit = done.stdout.strip() or None if done else None  # None if it is no clone
+    libraries = ("stageguard", "numpy", "torch", "scipy")
+    return {**facts, "commit": commit, **{name: version(name) for name in libraries}}
 
 
 def clear(folder: Path) -> None:
@@ -287,205 +335,5 @@ def clear(folder: Path) -> None:
 
 def other_files(folder: Path) -> list[str]:
     """Return the names in a folder that no study writes; all of them if there is no study."""
-    own = (*_FOLDERS, *_FILES) if (folder / STUDY).is_file() else ()
+    own = (*_FOLDERS, *_FILES) if (folder / ABOUT).is_file() else ()
     return sorted(path.name for path in folder.iterdir() if path.name not in (*own, LOCK))
-
-
-def keep_records(folder: Path, keys: Collection[str]) -> None:
-    """Remove the records of jobs that are no part of the study any more; their predictions stay."""
-    for path in (folder / JOBS).glob("*.json"):
-        if path.stem not in keys:
-            path.unlink()
-
-
-def save_prediction(folder: Path, key: str, facts: Mapping[str, Any], table: bytes) -> None:
-    """Store what a stager predicted, and how it was fitted; both files or neither."""
-    path = folder / PREDICTIONS / key
-    contents: dict[Path, str | bytes] = {
-        path.with_name(f"{key}.json"): _text(facts),
-        path.with_name(f"{key}.parquet"): table,
-    }
-    write_together(contents, overwrite=True, make_folders=True)
-
-
-def prediction_identities(folder: Path) -> dict[str, str]:
-    """Return the identities of the stored predictions by key."""
-    files = sorted((folder / PREDICTIONS).glob("*.json"))
-    return {path.stem: _checked(path, load_json(path), {"identity": str})["identity"] for path in files}
-
-
-def read_prediction(folder: Path, key: str) -> tuple[dict[str, Any], bytes] | None:
-    """Return the facts and the table of a stored prediction; None if there is none that can be read."""
-    path = folder / PREDICTIONS / f"{key}.json"
-    if not path.is_file():
-        return None
-    table = read_file(path.with_name(f"{key}.parquet"), "an array")
-    try:
-        read_columns(table)
-    except (OSError, ValueError):  # cut short or damaged: the stager is fitted again
-        return None
-    return load_json(path), table
-
-
-def save_record(folder: Path, record: Mapping[str, Any], stages: bytes | None) -> None:
-    """Store the record of a job, or its error, with its hash and its stages; both files or neither."""
-    sealed = {**record, "sha256": _content_sha256(record)}
-    contents: dict[Path, str | bytes] = {folder / JOBS / f"{record['key']}.json": _text(sealed, indent=None)}
-    if stages is not None:
-        contents[folder / STAGES / f"{record['key']}.parquet"] = stages
-    write_together(contents, overwrite=True, make_folders=True)
-
-
-def _content_sha256(record: Mapping[str, Any]) -> str:
-    return hashlib.sha256(_text(record, indent=None).encode()).hexdigest()
-
-
-def done_identities(folder: Path) -> dict[str, str]:
-    """Return the identities of the jobs that are done, by key; not those that failed or were edited."""
-    done = {}
-    for path in _job_files(folder):
-        try:
-            record = _read_job(path)
-        except FileFormatError:  # the job is done again
-            continue
-        if "error" not in record:
-            done[record["key"]] = str(record.get("identity"))
-    return done
-
-
-def read_results(folder: str | Path) -> Results:
-    """Read a study's folder."""
-    folder = Path(folder)
-    about, records = read_about(folder), list(_records(folder))
-    return Results(
-        folder,
-        about,
-        tuple(record for record in records if "error" not in record),
-        tuple(record for record in records if "error" in record),
-    )
-
-
-def read_about(folder: Path) -> dict[str, Any]:
-    """Return the content of study.json."""
-    path = folder / STUDY
-    if not path.is_file():
-        raise MissingFileError(f"{folder}: holds no {STUDY}. Expected what `stageguard study run` wrote.")
-    about = _checked(path, load_json(path), ABOUT)
-    _checked(path, about["study"], CONFIGURED, "its study ")
-    return about
-
-
-def write_results(folder: Path) -> None:
-    """Write all records into one file, to keep a study without its nights."""
-    write_together({folder / RESULTS: results_text(folder)}, overwrite=True)
-
-
-def study_text(results: Results) -> str:
-    """Return the text of study.json."""
-    return _text(results.about)
-
-
-def results_text(folder: Path) -> str:
-    """Return all records, one per line; the keys of a record's rows are written once."""
-    return "".join(_text(_pack(record), indent=None) for record in _records(folder))
-
-
-def _pack(record: Mapping[str, Any]) -> dict[str, Any]:
-    rows = record.get("rows", [])
-    if not rows:
-        return dict(record)
-    columns = list(rows[0])
-    return dict(record) | {"columns": columns, "rows": [[row.get(key) for key in columns] for row in rows]}
-
-
-def _unpack(record: Mapping[str, Any]) -> dict[str, Any]:
-    columns = record.get("columns")
-    if columns is None:
-        return dict(record)
-    rows = [dict(zip(columns, row, strict=True)) for row in record["rows"]]
-    return {key: value for key, value in record.items() if key != "columns"} | {"rows": rows}
-
-
-def _records(folder: Path) -> Iterator[dict[str, Any]]:
-    files, packed = _job_files(folder), folder / RESULTS
-    if files:
-        yield from map(_read_job, files)
-    elif packed.is_file():
-        for number, line in enumerate(read_file(packed, "text").splitlines(), start=1):
-            where = f"line {number} "
-            try:
-                record = _unpack(parse_json(line))
-            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-                raise file_error(packed, f"{where}is no record of a job. Was it copied completely?") from None
-            yield _checked_record(packed, record, where)
-
-
-def _job_files(folder: Path) -> list[Path]:
-    return sorted((folder / JOBS).glob("*.json"))
-
-
-def _read_job(path: Path) -> dict[str, Any]:
-    """Return the record of a job; one whose content is not that of its hash is refused."""
-    record = _checked(path, load_json(path), JOB | {"sha256": str})
-    if record.pop("sha256") != _content_sha256(record):
-        raise file_error(path, "was edited: its hash is not that of its content. Run the study again.")
-    return _checked_record(path, record)
-
-
-def _checked_record(path: Path, record: Any, where: str = "") -> dict[str, Any]:
-    if isinstance(record, dict) and "error" in record:
-        return _checked(path, record, JOB | {"error": str}, where)
-    _checked(path, record, RECORD, where)
-    _checked(path, record["costs"], COSTS, f"{where}its costs ")
-    for row in record["rows"]:
-        _checked(path, row, ROW, f"{where}a row ")
-        numbers = dict.fromkeys(row.keys() - ROW.keys(), NUMBER | None)
-        _checked(path, row, numbers, f"{where}a row ")
-    return dict(record)
-
-
-def _checked(path: Path, document: Any, kinds: Kinds, where: str = "") -> dict[str, Any]:
-    """Return a document that has values of these kinds by these keys; refuse any other in one line."""
-    if not isinstance(document, dict):
-        raise file_error(path, f"{where}is no table of keys: it was edited or damaged.")
-    for key, kind in kinds.items():
-        if key not in document:
-            raise file_error(path, f"{where}has no {key!r}: it was edited or damaged.")
-        if not isinstance(document[key], kind):
-            shown = checks.shown(document[key])
-            raise file_error(path, f"{where}has {shown} as {key!r}: it was edited or damaged.")
-    return document
-
-
-def read_stages(folder: Path, key: str) -> dict[str, Any]:
-    """Return the stages of a job's test nights, column by column."""
-    path = folder / STAGES / f"{key}.parquet"
-    if not path.is_file():
-        raise MissingFileError(f"{path}: no such file. Stages of epochs lie where the study was run.")
-    with faults_named(str(path)):
-        return read_columns(read_file(path, "an array"))
-
-
-def _text(document: Mapping[str, Any], indent: int | None = 1) -> str:
-    return json.dumps(document, indent=indent, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def columns_as_parquet(columns: Mapping[str, npt.NDArray[Any]]) -> bytes:
-    """Return the bytes of a Parquet table; columns of text are written as codes."""
-    arrow = library("pyarrow", "predictions of a study", "study")
-    parquet = library("pyarrow.parquet", "predictions of a study", "study")
-    arrays = {
-        name: arrow.array(column).dictionary_encode() if column.dtype.kind == "U" else column
-        for name, column in columns.items()
-    }
-    buffer = io.BytesIO()
-    parquet.write_table(arrow.table(arrays), buffer, compression="zstd")
-    return buffer.getvalue()
-
-
-def read_columns(data: bytes) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of a Parquet table by name."""
-    parquet = library("pyarrow.parquet", "predictions of a study", "study")
-    table = parquet.read_table(io.BytesIO(data))
-    columns = {name: table[name].to_numpy() for name in table.column_names}
-    return {name: c.astype(np.str_) if c.dtype == object else c for name, c in columns.items()}

@@ -1,17 +1,27 @@
-"""Tables, and their text in Markdown, LaTeX and CSV."""
+"""A table of texts and numbers, and its text in Markdown, LaTeX, CSV and TSV."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from math import isnan
+from dataclasses import dataclass, field
+from math import isnan, nan
 
 from stageguard.measures.samples import Estimate
 
 Cell = str | float | Estimate
+Column = str | tuple[str, int]  # of texts, or of numbers with these decimals
 FORMATS = {"md": "Markdown", "tex": "LaTeX", "csv": "CSV"}
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    **{letter: f"\\{letter}" for letter in "&%#_{}$"},
+    "~": r"\~{}",
+    "–": "--",
+}
+_LATEX |= {"±": r"$\pm$", "λ": r"$\lambda$", "κ": r"$\kappa$", "Δ": r"$\Delta$", "ε": r"$\epsilon$"}
+_LATEX |= {"→": r"$\to$", "×": r"$\times$", "π": r"$\pi$", "−": "$-$", "γ": r"$\gamma$", "†": r"\dag{}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,112 +29,76 @@ class Table:
     """Rows of texts and numbers; a number is shown with the decimals of its column."""
 
     title: str
-    columns: tuple[str, ...]
+    columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...] = field(repr=False)
-    decimals: tuple[int, ...] = ()  # per column; 3 for further columns
     notes: tuple[str, ...] = ()
     row_decimals: tuple[int, ...] = ()  # per row, where rows have units of their own
     bold: frozenset[tuple[int, int]] = frozenset()  # rows and columns of cells that stand out
 
+    @property
+    def heads(self) -> list[str]:
+        """The titles of the columns."""
+        return [column if isinstance(column, str) else column[0] for column in self.columns]
+
     def text(self, form: str) -> str:
         """Return the table in a format of `FORMATS`, or as ``tsv``."""
         if form in ("csv", "tsv"):
-            return self._delimited("," if form == "csv" else "\t")
+            return self._full_numbers("," if form == "csv" else "\t")
         return {"md": self._markdown, "tex": self._latex}[form]()
 
-    def with_rows(self, *rows: tuple[Cell, ...]) -> Table:
-        """Return the table with more rows at its end."""
-        return replace(self, rows=(*self.rows, *rows))
-
-    def _places(self, row: int, column: int) -> int:
-        if self.row_decimals:
-            return self.row_decimals[row]
-        return self.decimals[column] if column < len(self.decimals) else 3
-
     def _cells(self, escape: Callable[[str], str], bold: str) -> list[list[str]]:
-        """Return the texts of all cells; `bold` is how a cell that stands out is written."""
-        texts = [
-            [escape(_cell_text(cell, self._places(i, k))) for k, cell in enumerate(row)]
-            for i, row in enumerate(self.rows)
-        ]
-        for row, column in self.bold:
-            texts[row][column] = bold.format(texts[row][column])
-        return texts
+        """Return heads and cells as text; `bold` is how a cell that stands out is written."""
+        places = [3 if isinstance(column, str) else column[1] for column in self.columns]
+        lines = [[escape(head) for head in self.heads]]
+        for k, row in enumerate(self.rows):
+            decimals = [self.row_decimals[k]] * len(row) if self.row_decimals else places
+            texts = [escape(_text(cell, n)) for cell, n in zip(row, decimals, strict=True)]
+            lines.append([bold.format(t) if (k, i) in self.bold else t for i, t in enumerate(texts)])
+        return lines
 
     def _markdown(self) -> str:
-        rule = ["---", *["--:"] * (len(self.columns) - 1)]
-        cells = self._cells(_in_markdown, "**{}**")
-        lines = [[_in_markdown(column) for column in self.columns], rule, *cells]
-        body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        head, *rows = self._cells(lambda text: text.replace("|", "\\|"), "**{}**")
+        rule = ["---", *["--:"] * (len(head) - 1)]
+        body = "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *rows))
         notes = "".join(f"\n{note}\n" for note in self.notes)
         return f"## {self.title}\n\n{body}\n{notes}"
 
     def _latex(self) -> str:
-        heads = " & ".join(_escape(column) for column in self.columns)
-        lines = [" & ".join(row) for row in self._cells(_escape, r"\textbf{{{}}}")]
-        body = "".join(f"{line} \\\\\n" for line in lines)
+        head, *rows = (" & ".join(line) + " \\\\\n" for line in self._cells(_escape, r"\textbf{{{}}}"))
         shape = "l" + "r" * (len(self.columns) - 1)
         notes = "".join(f"\n\\par\\smallskip\\footnotesize {_escape(note)}" for note in self.notes)
         return (
-            f"% {self.title}\n\\begin{{table}}\n\\caption{{{_escape(self.title)}.}}\n"
-            f"\\begin{{tabular}}{{{shape}}}\n\\toprule\n{heads} \\\\\n\\midrule\n{body}\\bottomrule\n"
+            f"% {self.title}\n\\begin{{table}}\n\\caption{{{_escape(self.title)}.}}\n\\begin{{tabular}}"
+            f"{{{shape}}}\n\\toprule\n{head}\\midrule\n{''.join(rows)}\\bottomrule\n"
             f"\\end{{tabular}}{notes}\n\\end{{table}}\n"
         )
 
-    def _delimited(self, delimiter: str) -> str:
-        """Return full numbers; estimates have further columns for standard deviation, n, p and effect."""
+    def _full_numbers(self, delimiter: str) -> str:
+        """Return all digits; estimates have further columns for standard deviation, n, p and effect."""
         wide = [any(isinstance(row[k], Estimate) for row in self.rows) for k in range(len(self.columns))]
-        head = []
-        for column, is_wide in zip(self.columns, wide, strict=True):
-            head += [
-                column,
-                *([f"{column}, {what}" for what in ("sd", "n", "p", "effect")] if is_wide else []),
-            ]
         buffer = io.StringIO()
         writer = csv.writer(buffer, delimiter=delimiter, lineterminator="\n")
-        writer.writerow(head)
+        more = ("", ", sd", ", n", ", p", ", effect")
+        pairs = list(zip(self.heads, wide, strict=True))
+        writer.writerow([f"{head}{what}" for head, is_wide in pairs for what in more[: 5 if is_wide else 1]])
         for row in self.rows:
             cells: list[object] = []
             for cell, is_wide in zip(row, wide, strict=True):
-                e = cell if isinstance(cell, Estimate) else None
-                numbers = (e.mean, e.sd, e.n, e.p, e.effect) if e else (cell, *[""] * 4 * is_wide)
-                cells += [_number(value) for value in numbers]
-            writer.writerow(cells)
+                if isinstance(cell, Estimate):
+                    cells += [cell.mean, cell.sd, cell.n, cell.p, cell.effect]
+                else:
+                    cells += [cell, *[""] * (4 * is_wide)]
+            writer.writerow(["" if c != c else f"{c:.6g}" if isinstance(c, float) else c for c in cells])
         return buffer.getvalue()
 
 
-def _number(value: object) -> object:
-    if isinstance(value, float):
-        return "" if isnan(value) else f"{value:.6g}"
-    return value
-
-
-def _in_markdown(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
-def _cell_text(cell: Cell, places: int) -> str:
+def _text(cell: Cell, places: int) -> str:
     if isinstance(cell, str):
         return cell
-    if isinstance(cell, Estimate):
-        if isnan(cell.mean):
-            return "n/a"
-        sd = "" if isnan(cell.sd) else f" ± {cell.sd:.{places}f}"
-        return f"{cell.mean:.{places}f}{sd}{cell.stars}"
-    return "n/a" if isnan(cell) else f"{cell:.{places}f}"
-
-
-_LATEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}"}
-_LATEX |= {
-    "±": r"$\pm$",
-    "λ": r"$\lambda$",
-    "κ": r"$\kappa$",
-    "Δ": r"$\Delta$",
-    "→": r"$\to$",
-    "ε": r"$\epsilon$",
-}
-_LATEX |= {"†": r"\dag{}"}
-_LATEX |= {"×": r"$\times$", "π": r"$\pi$", "−": "$-$", "–": "--", "γ": r"$\gamma$", "$": r"\$", "~": r"\~{}"}
+    number, sd, stars = (cell.mean, cell.sd, cell.stars) if isinstance(cell, Estimate) else (cell, nan, "")
+    if isnan(number):
+        return "n/a"
+    return f"{number:.{places}f}{'' if isnan(sd) else f' ± {sd:.{places}f}'}{stars}"
 
 
 def _escape(text: str) -> str:

@@ -1,8 +1,7 @@
 """Variants: the ways from a network's probabilities to stages that a study compares, and their numbers.
 
-Rules are learned per fold. A variant belongs to the network of one loss. The base network's probabilities are
-guarded by everything that needs no training, the penalised network's by the published rules and by parts of
-them.
+Rules are learned per fold. A network trained with cross-entropy is guarded by everything that needs no
+training, one trained with the penalty by the published rules and by parts of them.
 """
 
 from __future__ import annotations
@@ -19,15 +18,19 @@ from stageguard.errors import StageGuardWarning
 from stageguard.fitting.fit import fit
 from stageguard.guard.decode import decode
 from stageguard.measures.agreement import agreement
-from stageguard.measures.bouts import pair_counts
+from stageguard.measures.bouts import bouts_of, pair_counts
 from stageguard.measures.cohort import architecture
 from stageguard.measures.experts import among_experts
+from stageguard.measures.validity import validity
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
-from stageguard.study.config import Loss, StudyConfig
+from stageguard.study.config import BASE, StudyConfig
 from stageguard.study.nights import StudyNight
-from stageguard.study.store import BASE, CALIBRATED, PAPER, PENALTY, RELEASED
+from stageguard.study.store import ARGMAX, CALIBRATED, HMM, MAJORITY_FILTER, PAPER, RELEASED
+
+LONGEST_BOUT = 8  # epochs, of the counts by length
+CALIBRATION_SUBJECTS = 2  # with fewer, cross-validation is impossible and there is no calibrated guard
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +50,18 @@ class Learned:
 class Variant:
     """One way to stages; without a profile, the most probable stage or the majority in a window."""
 
-    name: str
+    variant: str
     profile: Profile | None = None
+    change: str = ""  # of the published rules
+    value: float | None = None
+    pair: str | None = None
     window: int = 1
     uses_quality: bool = False
+
+    @property
+    def way(self) -> dict[str, Any]:
+        """The columns `store.WAY`."""
+        return {"variant": self.variant, "change": self.change, "value": self.value, "pair": self.pair}
 
     def apply(
         self, densities: Sequence[Hypnodensity], nights: Sequence[StudyNight], stager: str
@@ -61,20 +72,22 @@ class Variant:
             return [majority_filter(labels, self.window) for labels in chosen] if self.window > 1 else chosen
         quality = [night.beta() for night in nights] if self.uses_quality else None
         options: dict[str, Any] = {"quality": quality} if quality and quality[0] is not None else {}
+        options |= {"trained": "natural", "cohort": self.profile.cohort, "stager": stager}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", StageGuardWarning)  # the rows have the changes
-            decoded = decode(
-                list(densities),
-                self.profile,
-                trained="natural",
-                cohort=self.profile.cohort,
-                stager=stager,
-                **options,
-            )
+            decoded = decode(list(densities), self.profile, **options)
         return [
             np.where(before < 0, np.int8(-1), after.hypnogram.labels)
             for before, after in zip(chosen, decoded, strict=True)
         ]
+
+
+def column_of(way: Mapping[str, Any]) -> str:
+    """Return the name of a variant's column in a table of stages."""
+    facts = [way["variant"], way["change"], way.get("pair"), way.get("value")]
+    return ", ".join(
+        f"{fact:g}" if isinstance(fact, float) else fact for fact in facts if fact not in ("", None)
+    )
 
 
 def learn(config: StudyConfig, training: Sequence[StudyNight]) -> Learned:
@@ -84,25 +97,21 @@ def learn(config: StudyConfig, training: Sequence[StudyNight]) -> Learned:
     counts = np.sum(
         [np.bincount(o.labels[o.labels >= 0], minlength=scheme.n_stages) for o in experts], axis=0
     )
-    changes = [
-        1 - np.trace(p) / p.sum()
-        for p in (pair_counts(o.labels, scheme.n_stages) for o in experts)
-        if p.sum()
-    ]
+    pairs = [pair_counts(o.labels, scheme.n_stages) for o in experts]
     paper, base = (counted(experts, Profile.load(name)) for name in (config.guard.paper, config.guard.base))
     flip_flop = paper.to_dict().get("flip_flop")
     if flip_flop is not None:
         paper = paper.replace(flip_flop=flip_flop | {"penalty_nats": config.guard.flip_flop_nats})
-    document = base.to_dict()
-    ratio = base.epoch_seconds / experts[0].epoch_seconds
-    dropped = dict.fromkeys(("bands", "joint", *(() if config.guard.clock else ("clock",))))
-    strength = document.get("strength")
+    changed: dict[str, Any] = dict.fromkeys(("bands", "joint", *(() if config.guard.clock else ("clock",))))
+    strength = base.to_dict().get("strength")
     if strength is not None and "fi_target" in strength:
-        dropped["strength"] = strength | {"fi_target": round(ratio * float(np.mean(changes)), 6)}
+        ratio = base.epoch_seconds / experts[0].epoch_seconds
+        target = ratio * float(np.mean([1 - np.trace(p) / p.sum() for p in pairs if p.sum()]))
+        changed["strength"] = strength | {"fi_target": round(target, 6)}
     return Learned(
         paper=paper,
         released=None if config.guard.released is None else Profile.load(config.guard.released),
-        base=base.replace(**dropped),
+        base=base.replace(**changed),
         shares=dict(zip(scheme.names, ((counts + 1) / (counts + 1).sum()).tolist(), strict=True)),
         subjects=tuple(sorted({night.subject for night in training})),
     )
@@ -135,6 +144,9 @@ def calibrate(
     stager: str,
 ) -> Learned:
     """Fit the calibrated guard on nights of training subjects on which the network was not trained."""
+    subjects = sorted({night.subject for night in nights})
+    if len(subjects) < CALIBRATION_SUBJECTS:
+        return learned
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StageGuardWarning)
         fitted = fit(
@@ -145,46 +157,39 @@ def calibrate(
             cohort=name,
             stager=stager,
         )
-    return replace(learned, calibrated=fitted, calibrated_on=tuple(sorted({n.subject for n in nights})))
+    return replace(learned, calibrated=fitted, calibrated_on=tuple(subjects))
 
 
-def variants_of(loss: Loss, config: StudyConfig, learned: Learned) -> Iterator[Variant]:
+def variants_of(loss: str, config: StudyConfig, learned: Learned) -> Iterator[Variant]:
     """Yield the variants of the network of one loss."""
-    if loss == "base":
-        yield Variant(BASE)
-        yield Variant("majority filter", window=config.guard.majority_epochs)
-        yield Variant("hmm", plain_hmm(learned))
+    paper = learned.paper
+    yield Variant(ARGMAX)
+    if loss == BASE:
+        yield Variant(MAJORITY_FILTER, window=config.guard.majority_epochs)
+        yield Variant(HMM, plain_hmm(learned))
         if learned.calibrated is not None:
             yield Variant(CALIBRATED, learned.calibrated)
-        if config.has_penalty:
-            yield Variant("paper, no penalty", learned.paper, uses_quality=True)
-            if learned.released is not None:
-                yield Variant("released, no penalty", learned.released)
-            return
-    else:
-        yield Variant(PENALTY)
-    yield Variant(PAPER, learned.paper, uses_quality=True)
+    yield Variant(PAPER, paper, uses_quality=True)
     if learned.released is not None:
         yield Variant(RELEASED, learned.released)
-    for name, changes in ablations(learned.paper).items():
-        yield Variant(f"paper, {name}", learned.paper.replace(**changes), uses_quality=True)
-    yield Variant("paper, no quality", learned.paper)
-    for probability in config.robustness.rare_probabilities:
-        relaxed = learned.paper.replace(rare_probability=probability)
-        yield Variant(f"paper, epsilon {probability:g}", relaxed, uses_quality=True)
-    yield from _one_relaxed(learned.paper, max(config.robustness.rare_probabilities, default=0.0))
-    for scale in config.robustness.minimum_scales:
-        seconds = {stage: scale * value for stage, value in learned.paper.min_bout_seconds.items()}
-        scaled = learned.paper.replace(min_bout_seconds={k: v for k, v in seconds.items() if v} or None)
-        yield Variant(f"paper, minimum x {scale:g}", scaled, uses_quality=True)
-
-
-def _one_relaxed(paper: Profile, probability: float) -> Iterator[Variant]:
-    """Yield the published rules with one rare pair at a time relaxed to a probability; none for 0."""
-    for relaxed in paper.rare if probability else ():
-        pairs = [(p.source, p.target, probability if p is relaxed else p.probability) for p in paper.rare]
-        name = f"paper, relaxed {relaxed.source}→{relaxed.target} {probability:g}"
-        yield Variant(name, paper.replace(rare=pairs), uses_quality=True)
+    if loss == BASE and config.has_penalty:
+        return  # parts and changes of the published rules are those of the network with the penalty
+    for name, changes in ablations(paper).items():
+        yield Variant(PAPER, paper.replace(**changes), name, uses_quality=True)
+    yield Variant(PAPER, paper, "no quality")
+    robust = config.robustness
+    for epsilon in robust.rare_probabilities:
+        relaxed = paper.replace(rare_probability=epsilon)
+        yield Variant(PAPER, relaxed, "epsilon", epsilon, uses_quality=True)
+    largest = max(robust.rare_probabilities, default=0.0)
+    for one in paper.rare if largest else ():
+        pairs = [(p.source, p.target, largest if p is one else p.probability) for p in paper.rare]
+        pair = f"{one.source}→{one.target}"
+        yield Variant(PAPER, paper.replace(rare=pairs), "relaxed", largest, pair, uses_quality=True)
+    for scale in robust.minimum_scales:
+        seconds = {stage: scale * value for stage, value in paper.min_bout_seconds.items()}
+        scaled = paper.replace(min_bout_seconds={k: v for k, v in seconds.items() if v} or None)
+        yield Variant(PAPER, scaled, "minimum x", scale, uses_quality=True)
 
 
 def ablations(paper: Profile) -> dict[str, dict[str, Any]]:
@@ -228,10 +233,9 @@ def majority_filter(labels: Labels, window: int) -> Labels:
 def measure(expert: Hypnogram, labels: Labels, pairs: Sequence[tuple[str, str]]) -> dict[str, float]:
     """Return agreement, validity and sleep architecture of a night, on the epochs that the expert scored."""
     scheme = expert.scheme
-    seen = np.where(expert.labels < 0, np.int8(-1), labels)
-    night = replace(expert, labels=seen)
+    night = replace(expert, labels=np.where(expert.labels < 0, np.int8(-1), labels))
     compared = agreement(expert, night, pairs=pairs)
-    counted = pair_counts(seen, scheme.n_stages)
+    counted = pair_counts(night.labels, scheme.n_stages)
     n_pairs = int(counted.sum())
     n_rare = sum(int(counted[scheme.index(a), scheme.index(b)]) for a, b in pairs)
     row = {
@@ -259,3 +263,17 @@ def measure_panel(panel: Sequence[Hypnogram], labels: Labels | None) -> dict[str
         kappa, soft = np.nanmean(compared.scorer_kappa), np.nanmean(compared.scorer_soft_agreement)
         return {"scorers_kappa": float(kappa), "scorers_soft": float(soft)}
     return {"scorers_kappa": compared.mean_kappa, "scorers_soft": compared.soft_agreement}
+
+
+def shape(expert: Hypnogram, labels: Labels, base: Profile) -> dict[str, Any]:
+    """Return a night's joint score by a profile, and counts: pairs of epochs, and bouts by length.
+
+    The counts of bouts are of 1 to `LONGEST_BOUT` epochs, and of longer ones.
+    """
+    scored = replace(expert, labels=np.where(expert.labels < 0, np.int8(-1), labels))
+    lengths = np.minimum(bouts_of(labels).lengths, LONGEST_BOUT + 1)
+    return {
+        "joint": validity(scored, base).joint.value,
+        "pairs": pair_counts(labels, expert.scheme.n_stages).ravel().tolist(),
+        "bouts": np.bincount(lengths, minlength=LONGEST_BOUT + 2)[1:].tolist(),
+    }

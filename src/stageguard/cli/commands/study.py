@@ -18,13 +18,9 @@ from stageguard.runner.executors import Cluster
 from stageguard.runner.stopping import Stopped, stoppable
 
 folder_argument = click.argument("folder", type=opt.HERE, help="What `study run` wrote.")
-name_option = option(
-    "--name", "-n", metavar="NAME", multiple=True, help="Which ones; repeatable. Default: all."
-)
 form_option = option(
     "--format", "form", type=click.Choice(["md", "tex", "csv"]), default="md", help="Of what is printed."
 )
-night_option = option("--night", metavar="RECORDING", help="Whose hypnogram is drawn. Default: the first.")
 
 
 @group
@@ -52,13 +48,13 @@ def status(folder: Path, as_json: bool) -> None:
 
     results = read_results(folder)
     facts = {
-        "study": results.study["name"],
-        "synthetic": results.is_synthetic,
-        "smoke": bool(results.study.get("smoke")),
-        "jobs": results.n_jobs,
-        "done": len(results.records),
-        "failed": [failure["error"] for failure in results.failures],
-        "commit": results.about["commit"],
+        "study": results.config.name,
+        "synthetic": results.about["synthetic"],
+        "smoke": results.config.smoke,
+        "jobs": results.about["n_jobs"],
+        "done": results.n_done,
+        "failed": results.failures,
+        "commit": results.about["environment"]["commit"],
     }
     if as_json:
         print_json(facts)
@@ -67,7 +63,7 @@ def status(folder: Path, as_json: bool) -> None:
     smoke = " (smoke version)" if facts["smoke"] else ""
     out.print(f"{facts['study']}{smoke}: {results.progress} done, {len(results.failures)} failed")
     for failure in results.failures:
-        out.print(failure["error"])
+        out.print(failure)
 
 
 @study.command("run")
@@ -108,7 +104,7 @@ def run(
     guard_again: bool,
     as_json: bool,
 ) -> None:
-    """Train, predict, guard and measure every fold, then write all tables and figures.
+    """Train, predict, guard and measure every fold, then write all tables and the figure.
 
     Finished folds are kept, so a stopped run goes on where it was. A fold that fails is named at the end and
     tried again by the next run. If only guards or tables of the study have changed, nothing is trained again.
@@ -119,8 +115,8 @@ def run(
     """
     from stageguard.runner.executors import executor_for
     from stageguard.study.config import read_study
-    from stageguard.study.report import write_report
-    from stageguard.study.run import StudyProgress, run_study
+    from stageguard.study.figures import write_report
+    from stageguard.study.run import run_study
 
     settings = read_study(config, smoke=smoke)
     if cluster is not None and timeout is not None:
@@ -128,11 +124,11 @@ def run(
     n_done = 0
     with progress_bar(settings.name, quiet=as_json) as move_bar, executor_for(cluster) as executor:
 
-        def report(done: StudyProgress) -> None:
+        def report(done: int, total: int, key: str) -> None:
             nonlocal n_done
-            n_done = done.done
+            n_done = done
             if move_bar is not None:
-                move_bar(total=done.total, completed=done.done, description=done.key)
+                move_bar(total=total, completed=done, description=key)
 
         try:
             with stoppable():
@@ -151,18 +147,17 @@ def run(
             raise
     page = write_report(results)
     if as_json:
-        failed = [failure["error"] for failure in results.failures]
-        print_json({"report": str(page), "done": len(results.records), "failed": failed})
+        print_json({"report": str(page), "done": results.n_done, "failed": results.failures})
     else:
-        Console().print(f"{results.progress} done. Tables and figures: {page}")
+        Console().print(f"{results.progress} done. Tables and figure: {page}")
     if results.failures:
-        print_error(f"{count(len(results.failures), 'job')} failed: {results.failures[0]['error']}")
+        print_error(f"{count(len(results.failures), 'job')} failed: {results.failures[0]}")
         raise Exit(1)
 
 
 @study.command("table")
 @folder_argument
-@name_option
+@option("--name", "-n", metavar="NAME", multiple=True, help="Which ones; repeatable. Default: all.")
 @form_option
 def table(folder: Path, name: tuple[str, ...], form: Literal["md", "tex", "csv"]) -> None:
     """Print tables of stored results, in Markdown, LaTeX or CSV.
@@ -171,8 +166,9 @@ def table(folder: Path, name: tuple[str, ...], form: Literal["md", "tex", "csv"]
     --------
     stageguard study table mice --name main
     """
-    from stageguard.study.report import TABLES, check_results
+    from stageguard.study.figures import check_results
     from stageguard.study.store import read_results
+    from stageguard.study.tables import TABLES
 
     results = read_results(folder)
     check_results(results)
@@ -187,12 +183,7 @@ def table(folder: Path, name: tuple[str, ...], form: Literal["md", "tex", "csv"]
 
 @study.command("compare")
 @click.argument(
-    "folders",
-    metavar="FOLDER...",
-    nargs=-1,
-    required=True,
-    type=opt.HERE,
-    help="What `study run` or `study report --publish` wrote.",
+    "folders", metavar="FOLDER...", nargs=-1, required=True, type=opt.HERE, help="What `study run` wrote."
 )
 @option("--output", "-o", metavar="FOLDER", type=opt.HERE, help="Write the tables there in all formats.")
 @form_option
@@ -201,11 +192,11 @@ def compare(folders: tuple[Path, ...], output: Path | None, form: Literal["md", 
 
     Examples
     --------
-    stageguard study compare results/mice mice
+    stageguard study compare mice --output tables
     """
-    from stageguard.study.across import across_tables
-    from stageguard.study.report import check_results, write_tables
+    from stageguard.study.figures import check_results, write_tables
     from stageguard.study.store import read_results
+    from stageguard.study.tables import across_tables
 
     studies = [read_results(folder) for folder in folders]
     for results in studies:
@@ -219,52 +210,16 @@ def compare(folders: tuple[Path, ...], output: Path | None, form: Literal["md", 
         print(table.text(form))
 
 
-@study.command("figure")
-@folder_argument
-@option("--output", "-o", metavar="FOLDER", type=opt.HERE, help="Default: FOLDER/figures.")
-@name_option
-@night_option
-@option("--format", "form", type=click.Choice(["png", "pdf", "svg"]), default="png", help="Of the files.")
-def figure(
-    folder: Path,
-    output: Path | None,
-    name: tuple[str, ...],
-    night: str | None,
-    form: Literal["png", "pdf", "svg"],
-) -> None:
-    """Draw figures of stored results.
-
-    Examples
-    --------
-    stageguard study figure mice --name night --format svg
-    """
-    from stageguard.study.report import write_figures
-    from stageguard.study.store import read_results
-
-    for path in write_figures(read_results(folder), name, (form,), night, output):
-        Console().print(f"Wrote {path}")
-
-
 @study.command("report")
 @folder_argument
-@night_option
-@option(
-    "--publish",
-    metavar="FOLDER",
-    type=opt.HERE,
-    help="Write there what may be shown without the nights.",
-)
-def report(folder: Path, night: str | None, publish: Path | None) -> None:
-    """Write all tables and figures, and one page that shows them.
+def report(folder: Path) -> None:
+    """Write all tables, the figure, and one page that shows them.
 
     Examples
     --------
     stageguard study report mice
-    stageguard study report mice --publish results/mice
     """
-    from stageguard.study import report as reports
+    from stageguard.study.figures import write_report
     from stageguard.study.store import read_results
 
-    results = read_results(folder)
-    page = reports.publish(results, publish, night) if publish else reports.write_report(results, night)
-    Console().print(f"Wrote {page}")
+    Console().print(f"Wrote {write_report(read_results(folder))}")
