@@ -1,8 +1,12 @@
-"""The errors and the one warning this package raises, and the messages they carry.
+"""The errors and the one warning this package raises; each error is also the builtin a caller would expect.
 
-Each error is also the builtin a caller would expect, and its message is one line:
-what was got, what was expected, what to do. A `Message` keeps arguments and numbers of nights as separate
-parts, so that the command line can replace them with options and file names.
+A message is one line: what was found, and what was expected.
+
+StageGuardError
+  ProfileError, InputError (NoInputError, PinError), CohortError, FileFormatError     ValueError
+  MissingFileError                                                                     FileNotFoundError
+  OutputError (OutputExistsError)                                                      OSError
+  MissingExtraError                                                                    ImportError
 """
 
 from __future__ import annotations
@@ -11,127 +15,8 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """An argument that a message names: ``logits=True`` in Python, ``--logits`` on the command line."""
-
-    name: str
-    value: object = None  # the value to pass; None where the message only names the argument
-    python: str | None = None  # instead of ``name=value``, such as ``density.merge(scheme)``
-
-    def __str__(self) -> str:
-        """Return what to write in Python."""
-        if self.python is not None:
-            return self.python
-        if self.value is None:
-            return self.name
-        return f"{self.name}={self.value:g}" if type(self.value) is float else f"{self.name}={self.value!r}"
-
-
-@dataclass(frozen=True, slots=True)
-class NightNumber:
-    """One of several nights in a call, counted from 1, as in ``night 3``."""
-
-    number: int
-    python: str | None = None
-
-    def __str__(self) -> str:
-        """Return the night's name in a message that has no better one."""
-        return self.python or f"night {self.number}"
-
-
-FIRST_NIGHT = NightNumber(1, "the first one")
-
-
-def both_nights(one: int, other: int) -> Message:
-    """Return ``nights 0 and 10`` for two indices of nights; the command line shows their names instead."""
-    numbers = (NightNumber(index + 1, str(index)) for index in (one, other))
-    return Message("nights ", next(numbers), " and ", next(numbers))
-
-
-@dataclass(frozen=True, slots=True)
-class RowNumber:
-    """A row of an array of epochs, counted from 0, as in ``row 3``."""
-
-    number: int
-
-    def __str__(self) -> str:
-        """Return how a message names the row."""
-        return f"row {self.number}"
-
-    def for_people(self) -> str:
-        """Return its name counted from 1."""
-        return f"row {self.number + 1}"
-
-
-@dataclass(frozen=True, slots=True)
-class EpochNumber:
-    """An epoch: its index from 0 in Python; on the command line and on pages, where people count, from 1."""
-
-    index: int
-
-    def __str__(self) -> str:
-        """Return the index."""
-        return str(self.index)
-
-    def for_people(self) -> str:
-        """Return the number from 1."""
-        return str(self.index + 1)
-
-
-class Message(str):
-    """Text made of parts, such as an `Argument` or the number of a night, row or epoch; ``+`` keeps them."""
-
-    parts: tuple[object, ...]
-
-    def __new__(cls, *parts: object) -> Message:
-        """Return the parts as one text."""
-        flat = [p for part in parts for p in (part.parts if isinstance(part, Message) else (part,))]
-        made = super().__new__(cls, "".join(map(str, flat)))
-        made.parts = tuple(flat)
-        return made
-
-    def __add__(self, other: str) -> Message:
-        """Return a longer message."""
-        return Message(self, other)
-
-    def __radd__(self, other: str) -> Message:
-        """Return a longer message."""
-        return Message(other, self)
-
-    def replace_parts(self, say: Callable[[object], object]) -> Message:
-        """Return the message with each part replaced by what `say` returns for it."""
-        return Message(*(say(part) for part in self.parts))
-
-    def names(self, argument: str) -> bool:
-        """Whether the message names an argument."""
-        return any(isinstance(part, Argument) and part.name == argument for part in self.parts)
-
-
-def for_people(text: object) -> str:
-    """Return a message with its epochs and rows counted from 1."""
-    return "".join(
-        part.for_people() if isinstance(part, EpochNumber | RowNumber) else str(part)
-        for part in message_of(text).parts
-    )
-
-
-OVERWRITE = Message("Use ", Argument("overwrite", True))
-
-
-def message_of(error: object) -> Message:
-    """Return the message of an error or a warning, with its parts."""
-    arguments: tuple[object, ...] = getattr(error, "args", ())
-    first = arguments[0] if len(arguments) == 1 else None
-    if isinstance(first, Message):
-        return first
-    return error if isinstance(error, Message) else Message(str(error))
-
 
 _SPACES = "\xa0\u2009\u202f"  # not printable by Python's rule, and harmless
 
@@ -255,15 +140,13 @@ def record_fault(error: Exception) -> str:
     return f"is incomplete or was edited ({reason})."
 
 
-def error_message(error: object, file: str | os.PathLike[str] | None = None) -> Message:
+def error_message(error: object, file: str | os.PathLike[str] | None = None) -> str:
     """Return the message of an error as one line that begins with the file it is about."""
+    message = str(error)
     if isinstance(error, OSError) and error.strerror:  # our own errors carry no strerror
-        about = f"{error.filename}: " if error.filename is not None else ""
-        message = Message(f"{about}{error.strerror}")
-    else:
-        message = message_of(error)
+        message = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
     name = "" if file is None else Path(str(file)).name
     is_named = name in ("", "..")  # a folder such as "." is named by its error
     if not is_named and not re.match(rf"(\S*[/\\])?{re.escape(name)}:", message):
-        message = Message(f"{name}: ", message)
+        message = f"{name}: {message}"
     return message

@@ -26,10 +26,8 @@ from typing import Any, BinaryIO, TextIO
 
 from stageguard import checks, storage
 from stageguard.errors import (
-    OVERWRITE,
     FileFormatError,
     InputError,
-    Message,
     OutputError,
     OutputExistsError,
     StageGuardError,
@@ -214,7 +212,7 @@ def damaged_file(path: Path | str, reason: Exception | str) -> FileFormatError:
 
 def exists_error(path: Path | str, problem: str = "", *, to: str = "replace it") -> OutputExistsError:
     """Return the error for an output that may not be replaced; `to` is what overwriting does."""
-    return OutputExistsError(Message(f"{path} exists already{problem}. ", OVERWRITE, f" to {to}."))
+    return OutputExistsError(f"{path} exists already{problem}. Use overwrite=True to {to}.")
 
 
 def file_error(path: Path | str, *reason: object, code: str = "") -> FileFormatError:
@@ -222,8 +220,9 @@ def file_error(path: Path | str, *reason: object, code: str = "") -> FileFormatE
     name = path if isinstance(path, str) else path.name
     if not isinstance(path, str) and name in ("", ".."):
         name = real_path(path).name or str(path)
-    error = FileFormatError(Message(name, ": ", *reason))
-    error.reason, error.code = Message(*reason), code
+    text = "".join(map(str, reason))
+    error = FileFormatError(f"{name}: {text}")
+    error.reason, error.code = text, code
     return error
 
 

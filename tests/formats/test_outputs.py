@@ -14,7 +14,7 @@ import pytest
 
 import stageguard as sg
 from messages import mentions, naming
-from stageguard.errors import FileFormatError, OutputError, OutputExistsError, for_people
+from stageguard.errors import FileFormatError, OutputError, OutputExistsError
 from stageguard.files import write_together
 from stageguard.formats.outputs import plain, read_hypnogram_tsv, read_sidecar, write_decoding
 from stageguard.synthetic.night import simulate_night
@@ -109,7 +109,7 @@ def test_the_sidecar_explains_every_column_and_how_to_repeat(tmp_path, decoding)
     }  # fmt: skip
     assert own["hypnogram"]["sha256"] == hashlib.sha256(written.tsv.read_bytes()).hexdigest()
     assert sg.Profile.from_dict(own["profile"]["definition"]).sha256 == own["profile"]["sha256"]
-    assert own["strength"]["why"] == for_people(str(decoding.strength))
+    assert own["strength"]["why"] == str(decoding.strength)
     assert own["assumptions"] == [*decoding.assumed, "30 s assumed"]
     assert own["provenance"]["stageguard"] == sg.__version__
 

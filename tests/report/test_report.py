@@ -14,7 +14,6 @@ import stageguard as sg
 from messages import naming
 from nights import decode, one_hot, plain
 from report_samples import full, full_night, gaps_and_no_rem, mouse
-from stageguard.errors import for_people
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.night.quantities import STEERED_MARK
 from stageguard.report import night_report
@@ -156,7 +155,7 @@ def test_words_say_what_was_done_and_under_what(page, decoding):
     n_changed = int(decoding.changed.sum())
     assert f"{n_changed} of 960 epochs ({100 * n_changed / 960:.1f} %) got another stage" in text
     assert text.count(REVIEW_SENTENCE) == 2
-    assert for_people(str(decoding.strength)).replace("->", "→") in text
+    assert str(decoding.strength).replace("->", "→") in text
     assert " ".join(decoding.methods_text().split()) in text
     assert "doi:10.1145/3770855.3818916" in text
     for sentence in (*decoding.assumed, *decoding.advice()):

@@ -14,10 +14,8 @@ import pytest
 
 from messages import mentions, naming
 from stageguard.errors import (
-    Argument,
     InputError,
     InstallationWarning,
-    Message,
     StageGuardWarning,
     warn,
 )
@@ -44,7 +42,7 @@ class Length:
 
 def length_of(task: Task) -> Length:
     if "bad" in task.file:
-        raise InputError(Message("holds nothing. Give ", Argument("stages"), "."))
+        raise InputError("holds nothing. Give stages.")
     if "broken" in task.file:
         raise ZeroDivisionError("oops")
     if "odd" in task.file:

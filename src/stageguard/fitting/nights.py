@@ -16,11 +16,7 @@ from stageguard import checks
 from stageguard.arrays import Floats, Labels, Mask
 from stageguard.errors import (
     InputError,
-    Message,
-    NightNumber,
     StageGuardError,
-    both_nights,
-    message_of,
     warn,
 )
 from stageguard.fitting.tune import MeasuredNight, measure
@@ -291,8 +287,8 @@ def _errors_name_night(number: int) -> Iterator[None]:
     try:
         yield
     except StageGuardError as error:
-        night = NightNumber(number + 1, f"night {number}")
-        raise InputError(Message(night, ": ", str(message_of(error)))) from None
+        night = f"night {number}"
+        raise InputError(f"{night}: {error}") from None
 
 
 def _one_epoch_length(seconds: Sequence[float]) -> float:
@@ -326,7 +322,7 @@ def _refuse_overlaps(nights: Sequence[FitNight]) -> None:
         shared = min(ends) - max(begins)
         if night.subject == other.subject and shared > timedelta(seconds=night.expert.epoch_seconds / 2):
             raise InputError(
-                both_nights(night.number, other.number) + f" of subject {night.subject!r} overlap: they "
+                f"nights {night.number} and {other.number} of subject {night.subject!r} overlap: they "
                 f"begin at {begins[0]} and at {begins[1]}. Leave one out; several experts' scorings of a "
                 "night go into one list."
             )
@@ -345,7 +341,7 @@ def _refuse_repeats(nights: Sequence[FitNight]) -> None:
             first = seen.setdefault(head.tobytes(), night.number)
             if len(head) >= SAME_NIGHT_EPOCHS and first != night.number:
                 raise InputError(
-                    both_nights(first, night.number) + " have the same probabilities or the same expert "
+                    f"nights {first} and {night.number} have the same probabilities or the same expert "
                     "stages: one night given twice. Leave one out; several experts' scorings of a night go "
                     "into one list."
                 )

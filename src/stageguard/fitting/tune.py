@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from stageguard import checks
 from stageguard.arrays import Floats
-from stageguard.errors import InputError, StageGuardError, both_nights, message_of
+from stageguard.errors import InputError, StageGuardError
 from stageguard.guard.night import (
     DEFAULTS,
     GuardOptions,
@@ -161,7 +161,7 @@ def tune(
         try:
             nights.append(measure(density, base, options))
         except StageGuardError as error:
-            raise type(error)(f"night {i}: " + message_of(error)) from None
+            raise type(error)(f"night {i}: " + str(error)) from None
     return tuned_profile(nights, base, stager, name, groups=groups, cohort=cohort)
 
 
@@ -341,7 +341,7 @@ def _refuse_repeats(nights: Sequence[StagerFeatures]) -> None:
         first = seen.setdefault(exact, i)
         if first != i and night.fragmentation_index > 0:
             raise InputError(
-                both_nights(first, i) + " have the same probabilities: one night given twice. Leave one out."
+                f"nights {first} and {i} have the same probabilities: one night given twice. Leave one out."
             )
 
 

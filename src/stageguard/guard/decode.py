@@ -12,12 +12,9 @@ from stageguard import checks
 from stageguard.arrays import NAN, Labels
 from stageguard.errors import (
     CohortError,
-    EpochNumber,
     InputError,
-    Message,
     PinError,
     StageGuardError,
-    message_of,
     warn,
 )
 from stageguard.guard.clock import MOST_PASSES, RemovedBout
@@ -168,7 +165,7 @@ def profile_for(profile: Profile | str, options: GuardOptions) -> Profile:
 
 def _numbered(error: StageGuardError, number: int) -> StageGuardError:
     """Return an error that names the night of a list."""
-    named = type(error)(f"night {number}: " + message_of(error))
+    named = type(error)(f"night {number}: " + str(error))
     if isinstance(error, PinError) and isinstance(named, PinError):  # which pins: a field, for callers
         named.pins = error.pins
     return named
@@ -319,12 +316,11 @@ def _explain_no_path(failure: NoPathError) -> InputError:
     first = last - bisect_left(range(last + 1), True, key=lambda n: conflicts(pins[last - n : last + 1]))
     names = solver.profile.scheme.names
     blamed = tuple((epoch, names[stage]) for epoch, stage in pins[first : last + 1])
-    listed = [part for epoch, name in blamed for part in (", ", EpochNumber(epoch), f" ({name})")][1:]
+    listed = ", ".join(f"{epoch} ({name})" for epoch, name in blamed)
     error = PinError(
-        Message(
-            *("the pins at epochs ", *listed, " cannot all hold under the profile's minimum bouts "),
-            "and forbidden transitions. Remove one of them, or shorten min_bout_seconds.",
-        )
+        f"the pins at epochs {listed} cannot all hold under "
+        "the profile's minimum bouts and forbidden transitions. Remove one of "
+        "them, or shorten min_bout_seconds."
     )
     error.pins = blamed
     return error

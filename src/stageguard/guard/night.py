@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from stageguard import checks
 from stageguard.arrays import CLIP, Array, Floats, Labels, Mask
-from stageguard.errors import EpochNumber, InputError, Message, PinError, RowNumber, did_you_mean, message_of
+from stageguard.errors import InputError, PinError, did_you_mean
 from stageguard.guard import kernels
 from stageguard.guard.automaton import minimum_epochs
 from stageguard.guard.clock import ClockRules, NightClock
@@ -452,7 +452,7 @@ def _as_probabilities(night: Any, names: Sequence[str], options: GuardOptions, p
     except InputError as error:
         shape: tuple[int, ...] = getattr(night, "shape", ())
         n_columns = shape[1] if len(shape) == 2 else 0
-        raise InputError(message_of(error) + profile_words(n_columns, profile)) from None
+        raise InputError(str(error) + profile_words(n_columns, profile)) from None
     if options.logits:
         return softmax(matrix)
     if not options.log:
@@ -460,7 +460,7 @@ def _as_probabilities(night: Any, names: Sequence[str], options: GuardOptions, p
     if np.nanmax(matrix, initial=-np.inf) > 1e-3:
         row = int(np.nanargmax(np.nanmax(matrix, axis=1)))
         got = f" holds {np.nanmax(matrix[row]):.6g}, expected values up to 0. Logits are logits=True."
-        raise InputError(Message("log-probabilities: ", RowNumber(row), got))
+        raise InputError(f"log-probabilities: row {row}{got}")
     return np.asarray(np.exp(matrix))
 
 
@@ -609,10 +609,8 @@ def check_quality(quality: npt.ArrayLike | None, n_epochs: int) -> Floats | None
     if outside.any():
         epoch = int(outside.argmax())
         raise InputError(
-            Message(
-                *(f"quality is {beta[epoch]:g} at epoch ", EpochNumber(epoch), ", expected 0 (clean) to 1 "),
-                "(lost). Give 1 where the signal is missing.",
-            )
+            f"quality is {beta[epoch]:g} at epoch {epoch}, expected 0 (clean) to 1 "
+            "(lost). Give 1 where the signal is missing."
         )
     if np.all(beta == 1.0):
         raise InputError(
@@ -633,10 +631,7 @@ def check_pins(pins: Mapping[int, str | int], scheme: StageScheme, n_epochs: int
         if isinstance(epoch, bool) or not isinstance(epoch, int | np.integer):
             raise PinError(f"pin {epoch!r}: expected the index of an epoch, a whole number from 0.")
         if not 0 <= epoch < n_epochs:
-            bounds = EpochNumber(0), " to ", EpochNumber(n_epochs - 1)
-            raise PinError(
-                Message("pin at epoch ", EpochNumber(int(epoch)), " is out of range, expected ", *bounds, ".")
-            )
+            raise PinError(f"pin at epoch {int(epoch)} is out of range, expected 0 to {n_epochs - 1}.")
         checked[int(epoch)] = _stage_index(stage, scheme, int(epoch))
     return dict(sorted(checked.items()))
 
@@ -646,13 +641,13 @@ def _stage_index(stage: str | int, scheme: StageScheme, epoch: int) -> int:
         if 0 <= stage < scheme.n_stages:
             return int(stage)
         wanted = f" is stage {stage}, expected 0 to {scheme.n_stages - 1}."
-        raise PinError(Message("pin at epoch ", EpochNumber(epoch), wanted))
+        raise PinError(f"pin at epoch {epoch}{wanted}")
     try:
         return scheme.index(stage)  # type: ignore[arg-type]  # index says what it expected
     except InputError:
         known, hint = ", ".join(scheme.names), did_you_mean(str(stage), scheme.names)
         wanted = f" is {stage!r}, expected one of {known}.{hint}"
-        raise PinError(Message("pin at epoch ", EpochNumber(epoch), wanted)) from None
+        raise PinError(f"pin at epoch {epoch}{wanted}") from None
 
 
 def fragmentation_index(labels: Labels, spans: Sequence[tuple[int, int]]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -14,12 +15,8 @@ import numpy.typing as npt
 from stageguard import checks
 from stageguard.arrays import Floats
 from stageguard.errors import (
-    EpochNumber,
     InputError,
-    Message,
-    RowNumber,
     StageGuardError,
-    message_of,
 )
 from stageguard.guard.decode import check_cohort
 from stageguard.guard.kernels.reference_sums import Automaton
@@ -294,7 +291,7 @@ class StreamingDecoder:
                 got = f"a {checks.type_name(row)}, which names its values"
                 advice = " Pass them as an array in this order."
             wanted = f"expected {self._n_columns} numbers, one per stage: {', '.join(names)}.{advice}"
-            raise InputError(Message("epoch ", EpochNumber(self.n_epochs), f" is {got}, {wanted}"))
+            raise InputError(f"epoch {self.n_epochs} is {got}, {wanted}")
         if type(array) is np.ndarray and array.dtype.kind in "fiu":
             if self._is_plain:
                 return array.astype(np.float64)
@@ -311,13 +308,10 @@ class StreamingDecoder:
 
     def _of_epoch(self, error: InputError) -> InputError:
         """Return an error about a matrix of one row as an error about the epoch that was pushed."""
-        epoch = Message("epoch ", EpochNumber(self.n_epochs))
-        return InputError(
-            message_of(error).replace_parts(lambda part: epoch if isinstance(part, RowNumber) else part)
-        )
+        return InputError(re.sub(r"\brow \d+", f"epoch {self.n_epochs}", str(error)))
 
     def _refusal(self, code: Any, row: Floats) -> InputError:
-        scheme, epoch = self.profile.scheme, Message("epoch ", EpochNumber(self.n_epochs))
+        scheme, epoch = self.profile.scheme, f"epoch {self.n_epochs}"
         if code != BAD_ROW:
             return InputError(epoch + f": {NO_PATH}")
         if len(row) != scheme.n_stages:

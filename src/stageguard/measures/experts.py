@@ -20,7 +20,7 @@ import numpy as np
 
 from stageguard import checks
 from stageguard.arrays import Floats, Ints, Labels
-from stageguard.errors import InputError, Message, NightNumber, StageGuardError
+from stageguard.errors import InputError, StageGuardError
 from stageguard.measures.agreement import cohen_kappa
 from stageguard.measures.bouts import ScoredNight, contingency, expert_of, hypnogram_of
 from stageguard.night.align import on_epochs_of
@@ -135,7 +135,7 @@ LEAST_CHANGES = 10  # of stage: scorings with fewer may be equal by chance
 
 def refuse_copies(experts: Sequence[Hypnogram | None], *stager: Hypnogram | None) -> None:
     """Refuse one scoring given as that of two experts, or of an expert and the stager."""
-    seen: dict[tuple[object, ...], NightNumber] = {}
+    seen: dict[tuple[object, ...], str] = {}
     for index, night in enumerate((*experts, *stager)):
         if night is None:
             continue
@@ -143,13 +143,10 @@ def refuse_copies(experts: Sequence[Hypnogram | None], *stager: Hypnogram | None
         if np.count_nonzero(np.diff(labels)) < LEAST_CHANGES:
             continue
         is_expert = index < len(experts)
-        number = min(index, len(experts)) + 1
-        who = NightNumber(number, f"expert {number}" if is_expert else "the stager")
+        who = f"expert {index + 1}" if is_expert else "the stager"
         first = seen.setdefault((night.scheme.names, night.epoch_seconds, labels.tobytes()), who)
-        if first is not who and (is_expert or first.number <= len(experts)):
-            raise InputError(
-                Message(first, " and ", who, " are one scoring, expected each scorer's own. Leave one out.")
-            )
+        if first != who:
+            raise InputError(f"{first} and {who} are one scoring, expected each scorer's own. Leave one out.")
 
 
 def _kappas(labels: Labels, n_stages: int) -> Floats:

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stageguard.errors import (
     FileFormatError,
-    Message,
     OutputError,
     StageGuardError,
     StageGuardWarning,
@@ -292,7 +291,7 @@ def _recorded(night: Mapping[str, Any], *, is_done_before: bool) -> Outcome[Deco
     row = ManifestRow.from_dict(night["row"])
     change_rows = tuple(tuple(cells) for cells in night["change_rows"])
     value = DecodedNight(row, tuple(night["notes"]), is_done_before, change_rows)
-    return Outcome(row.file, row.id, value, warnings=tuple(map(Message, night["warnings"])))
+    return Outcome(row.file, row.id, value, warnings=tuple(night["warnings"]))
 
 
 # the two sources of outcomes: a table to decode, and one that an earlier run has finished
