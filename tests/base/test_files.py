@@ -195,5 +195,5 @@ def test_text_has_the_same_line_ends_on_every_system():
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "write_text"
         if getattr(getattr(node.func, "value", None), "id", "") != "formatter"  # click's, which prints
     ]
-    assert len(calls) > 5
+    assert len(calls) >= 3
     assert [(name, line) for name, line, keywords in calls if "newline" not in keywords] == []

@@ -93,7 +93,7 @@ def is_writing(call: ast.Call) -> bool:
     modes = (
         [node.value for node in ast.walk(call.args[0]) if isinstance(node, ast.Constant)] if call.args else []
     )
-    return bool(modes) and all(mode in ("x", "xb", "w", "wb", "ab") for mode in modes)
+    return bool(modes) and all(mode in ("x", "xb", "w", "wb", "ab", "r+b") for mode in modes)
 
 
 def goes_round(call: ast.Call, safe: set[str]) -> bool:

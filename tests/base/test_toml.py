@@ -80,9 +80,7 @@ def test_long_lists_and_versions_are_no_keys():
     assert parse_toml(toml_text(document)) == document
 
 
-@pytest.mark.parametrize(
-    "text", ["a = " + "[" * 100_000, "a = " + "9" * 100_000, ".".join("a" * 9999) + " = 1"]
-)
+@pytest.mark.parametrize("text", ["a = " + "[" * 100_000, "a = " + "9" * 100_000])
 def test_a_hostile_configuration_is_one_line_in_every_reader(tmp_path, text):
     (tmp_path / "study.toml").write_text(text)
     mapping = tmp_path / "stageguard.toml"

@@ -59,7 +59,7 @@ def test_failures_are_outcomes_in_order_and_the_others_go_on(monkeypatch):
     assert [outcome.ok for outcome in outcomes] == [True, False, True, False]
     assert [outcome.result.n for outcome in succeeded(outcomes)] == [7, 7]
     assert outcomes[1].error == "bad.csv: holds nothing. Give stages."
-    assert outcomes[1].error.names("stages")  # the command line can say it in its own words
+    assert "stages" in outcomes[1].error
     assert outcomes[2].warnings == ("looks odd",)
     assert outcomes[3].error == "broken.csv: failed with ZeroDivisionError: oops. Is it damaged?"
     assert outcomes[0].to_dict() | {"seconds": 0} == {
@@ -110,7 +110,7 @@ def test_processes_give_the_same_outcomes_as_this_one():
     tasks = [Task("a.csv"), Task("bad.csv"), Task("ccc.csv")]
     here, there = (list(run_files(length_of, tasks, jobs=jobs)) for jobs in (1, 2))
     assert [(one.value, one.error) for one in here] == [(one.value, one.error) for one in there]
-    assert there[1].error.names("stages")
+    assert "stages" in there[1].error
 
 
 def test_one_output_belongs_to_the_first_that_claims_it():

@@ -18,6 +18,7 @@ from stageguard.errors import (
     InputError,
     StageGuardError,
 )
+from stageguard.files import parse_json
 from stageguard.guard.decode import check_cohort
 from stageguard.guard.kernels.reference_sums import Automaton
 from stageguard.guard.night import LONGEST_BRIDGE_SECONDS, GuardOptions, assumptions, best_stages, read_night
@@ -225,7 +226,7 @@ class StreamingDecoder:
     def restore(cls, snapshot: bytes) -> StreamingDecoder:
         """Return a decoder that continues where `snapshot` was taken."""
         try:
-            content = json.loads(snapshot)
+            content = parse_json(snapshot)
             if content["version"] != _VERSION:
                 raise InputError(f"it has version {content['version']}, expected {_VERSION}")
             profile, limit = Profile.from_dict(content["profile"]), content["max_lag_seconds"]

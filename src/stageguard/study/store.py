@@ -29,7 +29,7 @@ import numpy.typing as npt
 from stageguard.documents import read_fields
 from stageguard.errors import FileFormatError, InputError, MissingFileError
 from stageguard.extras import library
-from stageguard.files import faults_named, file_error, load_json, read_file, write_together
+from stageguard.files import faults_named, file_error, load_json, parse_json, read_file, write_together
 from stageguard.measures.cohort import ARCHITECTURE, never_shown
 from stageguard.study.config import BASE, PENALTY, Job, StudyConfig
 
@@ -303,7 +303,7 @@ def read_columns(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any
     with faults_named(str(path)):
         table = arrow(".parquet").read_table(io.BytesIO(read_file(path, "an array")))
         columns = {name: table[name].to_numpy() for name in table.column_names}
-        about = json.loads(table.schema.metadata[b"about"])
+        about = parse_json(table.schema.metadata[b"about"])
     return {name: c.astype(np.str_) if c.dtype == object else c for name, c in columns.items()}, about
 
 
