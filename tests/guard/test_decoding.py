@@ -69,12 +69,6 @@ def test_a_cohort_nobody_cautions_against_is_silent(backend):
     assert result.cohort == "healthy adults"
 
 
-def test_a_cohort_in_plain_words_warns(backend):
-    profile = profile_of(not_for="Not for narcolepsy or infants.")
-    with pytest.warns(StageGuardWarning, match="narcolepsy"):
-        sg.decode(night(), profile, cohort="narcolepsy")
-
-
 def test_a_batch_warns_once_about_its_cohort(backend):
     with pytest.warns(StageGuardWarning, match="Other stages apply") as caught:
         sg.decode([night(), night(seed=1)], profile_of(not_for=CAUTIONS), cohort="infants")

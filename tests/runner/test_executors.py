@@ -18,7 +18,7 @@ import pytest
 from cli_runner import Runner, write_night
 from feature_nights import cohort, feature_table, options, write_csv
 from made_recordings import write_psg
-from messages import mentions, naming
+from messages import naming
 from stageguard.errors import InputError
 from stageguard.runner import executors
 from stageguard.runner.executors import Cluster, ClusterError, executor_for
@@ -217,9 +217,7 @@ def test_features_and_hypnograms_of_a_cluster_are_those_made_here(address, tmp_p
     torch.set_num_threads(1)
     run = Runner(capsys)
     recordings = [write_psg(tmp_path / f"{name}.edf") for name in "ab"]
-    here, there = here_and_there(
-        run, address, tmp_path, "features", *recordings, "-r", "human-eeg-emg", "--format", "npz"
-    )
+    here, there = here_and_there(run, address, tmp_path, "features", *recordings, "-r", "human-eeg-emg")
     assert sorted(here) == ["a.npz", "b.npz"]
     assert here == there
     train(cohort(3), options(steps=1), tmp_path / "model")
@@ -255,7 +253,6 @@ def test_a_profile_fitted_on_a_cluster_is_that_fitted_here(address, tmp_path, ca
         said = ("--expert", tmp_path / "experts", "--base", "human-psg-3", "-o", output)
         ran = run("fit", tmp_path / "nights", *said, *more)
         assert ran.code == 0, ran.err
-        assert mentions(ran.out, "many", "nights are enough")
         written.append((output.read_bytes(), ran.out.replace(str(output), "")))
     assert written[0] == written[1]
 

@@ -167,7 +167,7 @@ def with_names(message: object, names: Sequence[str]) -> str:
     """Return a message with names for its numbered nights."""
     text = str(message)
     for number, name in enumerate(names, start=1):
-        text = re.sub(rf"\bnight {number}\b", name.replace("\\", r"\\"), text)
+        text = re.sub(rf"\b(?:night|expert) {number}\b", name.replace("\\", r"\\"), text)
     return text
 
 

@@ -631,7 +631,9 @@ def check_pins(pins: Mapping[int, str | int], scheme: StageScheme, n_epochs: int
         if isinstance(epoch, bool) or not isinstance(epoch, int | np.integer):
             raise PinError(f"pin {epoch!r}: expected the index of an epoch, a whole number from 0.")
         if not 0 <= epoch < n_epochs:
-            raise PinError(f"pin at epoch {int(epoch)} is out of range, expected 0 to {n_epochs - 1}.")
+            raise PinError(
+                f"pin at epoch {int(epoch)} (counted from 0) is out of range, expected 0 to {n_epochs - 1}."
+            )
         checked[int(epoch)] = _stage_index(stage, scheme, int(epoch))
     return dict(sorted(checked.items()))
 

@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from stageguard import checks
-from stageguard.arrays import NAN
+from stageguard.arrays import DAY_SECONDS, NAN
 from stageguard.errors import InputError, did_you_mean, warn
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.posterior import path_marginals, sample_like
@@ -451,7 +451,8 @@ def hinges_of(decoding: Decoding, options: StatisticsOptions = AASM) -> dict[str
     """
     scheme, labels = decoding.profile.scheme, decoding.hypnogram.labels
     tables = expert_errors(scheme.name) if decoding.epoch_seconds == TABLE_EPOCH_SECONDS else ()
-    if not tables or decoding.profile.species != "human":
+    is_night = len(labels) * decoding.epoch_seconds <= DAY_SECONDS  # every flip measures the recording anew
+    if not tables or decoding.profile.species != "human" or not is_night:
         return {}
     known = [key for key in HINGING if all(key in table.errors for table in tables)]
     limits = {key: float(np.mean([table.errors[key] for table in tables])) for key in known}
