@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.study.store import Results, joined, rows_of, with_errors
+from stageguard.measures.cohort import never_shown
+from stageguard.study.store import ERRORS, Results, joined, rows_of
 
 BACKBONES = ("accusleep", "usleep")
 STATISTICS = ("tst_minutes", "se_percent", "rem_latency_minutes", "waso_minutes", "awakenings")
 VARIANTS = {
-    "base": [(v, "") for v in ("expert", "majority class", "argmax", "majority filter", "hmm", "calibrated")],
+    "base": [(v, "") for v in ("expert", "majority class", "argmax", "calibrated")],
     "penalty": [("argmax", ""), ("paper", ""), ("paper", "no flip-flop"), ("released", "")],
 }
 STUDY = {
@@ -54,7 +55,7 @@ def records(n_subjects: int = 12, seed: int = 0) -> list[dict[str, Any]]:
                                 **{"calibrated_by": "target" if fold else "argmax", "decode_seconds": 0.01},
                                 **{"step_seconds": 0.2 if loss == "base" else 0.21, "forward_seconds": 0.5},
                                 "transitions": [0.9, 0.1, 0.0, 0.05, 0.9, 0.05 + fold, 0.1, 0.1, 0.8],
-                                **{"peak_memory_mb": 100.0, "pairs": [9, 1, 0, 1, 9, 1, 0, 1, 9]},
+                                **{"pairs": [9, 1, 0, 1, 9, 1, 0, 1, 9]},
                                 "bouts": [5, 4, 3, 2, 1, 1, 1, 1, 9],
                             }
                         )
@@ -70,7 +71,13 @@ def made_up(
 ) -> Results:
     """Return the records, after a change of each row, and more rows, as results."""
     rows = [dict(change(row)) for row in records(n_subjects, seed)] + (more or [])
-    table = with_errors(joined([rows_of(rows)]), 30.0)
+    truth = {(row["backbone"], row["recording"]): row for row in rows if row["variant"] == "expert"}
+    for row in rows:
+        for metric, error in ERRORS.items():
+            own, expert = row.get(metric), truth[row["backbone"], row["recording"]].get(metric)
+            own = never_shown(metric, row["n_epochs"] / 2) if own is None else own
+            row[error] = None if expert is None else own - expert
+    table = joined([rows_of(rows)])
     subjects = {f"s{k:02d}": {"age": 30.0 + k, "sex": "FM"[k % 2]} for k in range(n_subjects)}
     facts = {
         **{"study": STUDY, "n_jobs": 4 * n_subjects, "synthetic": True, "stages": ["W", "N", "R"]},

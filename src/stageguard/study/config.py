@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from stageguard import checks
 from stageguard.documents import NotNegative, Positive, Range, Text, plain, read_fields, read_toml
-from stageguard.errors import FileFormatError, InputError, MissingFileError
+from stageguard.errors import FileFormatError, InputError
 from stageguard.measures.cohort import ARCHITECTURE
 from stageguard.night.stages import SCHEMES, StageScheme
 from stageguard.nn.backbones import backbones
@@ -84,7 +84,6 @@ class Guard:
     clock: bool = True
     penalty_weight: NotNegative = 0.5  # lambda
     flip_flop_nats: NotNegative = 2.0  # gamma
-    majority_epochs: Annotated[int, Range(low=3)] = 3  # window of the majority filter
     released: Text | None = None  # profile of the rules in the authors' code, if it is compared
 
     @property
@@ -211,10 +210,7 @@ class StudyConfig:
 def read_study(path: str | Path, *, smoke: bool = False) -> StudyConfig:
     """Read a study; with `smoke`, its table [smoke] replaces other keys."""
     path = Path(path)
-    try:
-        document = read_toml(path, "a study")
-    except FileNotFoundError:
-        raise MissingFileError(f"{path}: no such file. Expected the TOML file of a study.") from None
+    document = read_toml(path, "a study")
     try:
         smaller = checks.mapping(document.pop("smoke", {}), "smoke")
         if smoke and not smaller:

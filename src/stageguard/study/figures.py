@@ -1,4 +1,4 @@
-"""The figure of a study, and the page with all tables and the figure."""
+"""The figure of a study, and files of all its tables."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from stageguard.errors import InputError
 from stageguard.extras import library
 from stageguard.files import write_together
 from stageguard.plots.bouts import draw_matrix, transition_shares
-from stageguard.study import store
-from stageguard.study.store import ARGMAX, EXPERT, PAPER, Results, means
+from stageguard.study.store import ARGMAX, EXPERT, FIGURES, PAPER, TABLES_FOLDER, Results, means
 from stageguard.study.table import FORMATS, Table
 from stageguard.study.tables import TABLES, TITLES
 from stageguard.study.variants import LONGEST_BOUT
@@ -33,7 +32,7 @@ def effect_figure(results: Results) -> Any:
     name = results.backbones[0]
     figure = Figure(figsize=(12.5, 3.6), layout="constrained", dpi=150)
     bouts, before, after, reductions = figure.subplots(1, 4, width_ratios=(1.2, 1, 1, 1.4))
-    synthetic = " (SYNTHETIC)" if results.about["synthetic"] else ""
+    synthetic = " (SYNTHETIC)" * bool(results.about["synthetic"])
     figure.suptitle(f"{results.config.title}, {name}{synthetic}", fontsize=10)
     _bouts(bouts, {variant: _counts(results, name, variant, "bouts") for variant in COLOURS})
     for ax, variant in ((before, ARGMAX), (after, PAPER)):
@@ -109,8 +108,8 @@ def image(figure: Any, form: str) -> bytes:
 def check_results(results: Results) -> None:
     """Refuse a study without results of the main comparison."""
     if not results.backbones:
-        why = f" The first error: {results.failures[0]}" if results.failures else ""
-        raise InputError(f"{results.folder}: no job of the main comparison is done.{why}")
+        errors = " ".join(results.about["failures"][:1])
+        raise InputError(f"{results.folder}: no job of the main comparison is done. {errors}")
 
 
 def write_tables(tables: Mapping[str, Table], folder: Path, forms: Iterable[str] = FORMATS) -> list[Path]:
@@ -120,24 +119,11 @@ def write_tables(tables: Mapping[str, Table], folder: Path, forms: Iterable[str]
     return list(files)
 
 
-def write_report(results: Results) -> Path:
-    """Write all tables, the figure, and a page that shows them."""
+def write_report(results: Results) -> list[Path]:
+    """Write all tables and the figure into the study's folder; return their files."""
     check_results(results)
     tables = {name: make(results) for name, make in TABLES.items()}
-    write_tables(tables, results.folder / store.TABLES)
-    figure, page = results.folder / store.FIGURES, results.folder / store.PAGE
-    drawn = effect_figure(results)
-    pictures = {figure / f"effect.{form}": image(drawn, form) for form in ("png", "pdf", "svg")}
-    about, config = results.about["environment"], results.config
-    versions = ", ".join(f"{name} {text}" for name, text in about.items() if name not in ("begun", "commit"))
-    facts = (
-        f"Study `{config.name}`, {config.split.kind}, seed {config.seed}: {results.progress} done. Begun "
-        f"{about['begun']}, commit {about['commit'] or 'unknown'}; {versions}. Every number follows from "
-        f"{store.ABOUT} and {store.ROWS}."
-    )
-    failed = [f"- failed: {error}" for error in results.failures]
-    texts = [f"# {config.title}\n", "\n\n".join([*results.warnings, facts, *failed]) + "\n"]
-    texts += [table.text("md") for table in tables.values() if table.rows]
-    texts.append(f"## Figure\n\n![effect]({store.FIGURES}/effect.png)\n")
-    write_together({**pictures, page: "\n".join(texts)}, overwrite=True, make_folders=True)
-    return page
+    figure, folder = effect_figure(results), results.folder / FIGURES
+    drawn = {folder / f"effect.{form}": image(figure, form) for form in ("png", "pdf", "svg")}
+    write_together({**drawn}, overwrite=True, make_folders=True)
+    return [*write_tables(tables, results.folder / TABLES_FOLDER), *drawn]

@@ -5,7 +5,6 @@ A fold says whom it trains and tests, and nothing may leak from one side to the 
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
@@ -92,9 +91,7 @@ class StudyCohort:
     @property
     def epoch_seconds(self) -> float:
         """Epoch length of all nights."""
-        seconds = self.nights[0].table.epoch_seconds
-        assert seconds is not None
-        return seconds
+        return float(self.nights[0].table.epoch_seconds or 0.0)
 
     @property
     def fingerprint(self) -> str:
@@ -177,12 +174,10 @@ class Fold:
     training: tuple[str, ...]
     test: tuple[str, ...]
 
-    def sides(self, nights: Iterable[StudyNight]) -> tuple[list[StudyNight], list[StudyNight]]:
+    def sides(self, nights: Sequence[StudyNight]) -> tuple[list[StudyNight], list[StudyNight]]:
         """Return the training and the test nights."""
-        nights = list(nights)
-        return [n for n in nights if n.subject in self.training], [
-            n for n in nights if n.subject in self.test
-        ]
+        training, test = ([n for n in nights if n.subject in side] for side in (self.training, self.test))
+        return training, test
 
 
 def make_folds(subjects: Sequence[str], split: Split, seed: int) -> tuple[Fold, ...]:
@@ -201,13 +196,11 @@ def make_folds(subjects: Sequence[str], split: Split, seed: int) -> tuple[Fold, 
         tested = [tuple(sorted(part.tolist())) for part in np.array_split(order, n_folds)]
     else:
         tested = [(name,) for name in names[: split.folds]]
-    folds = [
-        Fold(number, tuple(name for name in names if name not in part), part)
-        for number, part in enumerate(tested)
-    ]
-    if len(folds[0].training) < 2:
-        raise InputError(f"a fold leaves {len(folds[0].training)} subjects to train on, expected at least 2.")
-    return tuple(folds)
+    if len(names) < 2 + len(tested[0]):
+        raise InputError(
+            f"a fold leaves {len(names) - len(tested[0])} subjects to train on, expected 2 or more."
+        )
+    return tuple(Fold(k, tuple(n for n in names if n not in part), part) for k, part in enumerate(tested))
 
 
 def check_leaks(
@@ -225,31 +218,25 @@ def check_leaks(
         of_training, of_test = ({getattr(night, what) for night in nights} for nights in (training, test))
         if crossing := sorted(of_training & of_test):
             raise LeakError(f"fold {fold.number}: {what} {crossing[0]!r} is trained on and tested.")
-    by_content = {_content(night): night.recording for night in training}
+    by_content = {night.table.values.tobytes(): night.recording for night in training}
     for night in test:
-        if (same := by_content.get(_content(night))) is not None:
+        if (same := by_content.get(night.table.values.tobytes())) is not None:
             raise LeakError(
                 f"fold {fold.number}: test recording {night.recording!r} is training recording {same!r} "
                 "under another name. Remove one of them, or give them one subject."
             )
     for what, subjects in learned.items():
         if crossing := sorted(set(subjects) - set(fold.training)):
-            raise LeakError(
-                f"fold {fold.number}: {what} was learned on {crossing[0]!r}, who is not a training subject."
-            )
+            who = f"{crossing[0]!r}, who is not a training subject"
+            raise LeakError(f"fold {fold.number}: {what} was learned on {who}.")
 
 
-def _content(night: StudyNight) -> str:
-    return hashlib.sha256(night.table.values.tobytes()).hexdigest()
-
-
-DATA_VARIABLE = "STAGEGUARD_DATA"
 EPOCH_SECONDS = 30.0
 ACCEL_NAMES = ("hours", "activity_count", "heart_rate_variability", "clock_cosine", "circadian")
 EDF_ABOUT = ("subject_id", "night_id", "age", "sex", "epoch_idx", "t0_sec", "stage")
 EDF_STAGES = {"W": 0, "N1": 1, "N2": 2, "N3": 3, "REM": 4}
-# stages of Rechtschaffen and Kales by code, as AASM stages; 6 is movement
-RK_STAGES = np.array([0, 1, 2, 3, 3, 4, -1, -1], dtype=np.int8)  # the last is -1, unscored
+# stages of Rechtschaffen and Kales by code, as AASM stages; 6 is movement, and -1 unscored
+RK_STAGES = np.array([0, 1, 2, 3, 3, 4, -1, -1], dtype=np.int8)
 # networks whose stages come with DOD-H
 DOD_NETWORKS = ("SimpleNet", "DeepSleepNet", "SeqSleepNet", "Chambon", "MixedNeuralNetwork", "Tsinalis")
 
@@ -287,15 +274,11 @@ def _simulate_nights(source: CohortSource, scheme: StageScheme) -> Iterator[Stud
 
 def _public_file(source: CohortSource, file: str) -> Path:
     """Return the file of a public cohort, in the configuration's folder or in STAGEGUARD_DATA."""
-    folder = source.folder or os.environ.get(DATA_VARIABLE)
-    if not folder:
-        raise InputError(
-            f"cohort {source.source!r} needs {file}. Set {DATA_VARIABLE} to the folder that it is in, or "
-            "name that in the study: folder = ..."
-        )
-    path = Path(folder) / file
+    path = Path(source.folder or os.environ.get("STAGEGUARD_DATA", "."), file)
     if not path.is_file():
-        raise MissingFileError(f"{path}: no such file. See: stageguard data show {source.source}")
+        raise MissingFileError(
+            f"{path}: no such file. Set STAGEGUARD_DATA to the folder with {file}, or name it in the study."
+        )
     return path
 
 
@@ -345,17 +328,14 @@ def _dod_h(path: Path, scheme: StageScheme) -> Iterator[StudyNight]:
     merge_map = np.append(AASM5.merge_map(scheme), -1)
     with open_file(path, "an array") as file, np.load(file) as archive:
         for name in dict.fromkeys(key.split("/")[0] for key in archive.files):
-            scored = [
-                Hypnogram(np.asarray(row, dtype=np.int8), AASM5, EPOCH_SECONDS)
-                for row in archive[f"{name}/scorers"]
-            ]
+            scored = archive[f"{name}/scorers"].astype(np.int8)
             staged = [archive[f"{name}/{network}"] for network in DOD_NETWORKS]
-            n_epochs = min(scored[0].n_epochs, *(len(row) for row in staged))
-            features = np.stack([merge_map[row[:n_epochs]] for row in staged], axis=1)
-            panel = [one.merge(scheme) for one in scored]
-            stages = np.arange(n_epochs), consensus(panel).labels[:n_epochs]
+            n = min(scored.shape[1], *(len(row) for row in staged))
+            features = np.stack([merge_map[row[:n]] for row in staged], axis=1)
+            panel = [Hypnogram(row, AASM5, EPOCH_SECONDS).merge(scheme) for row in scored]
+            stages = np.arange(n), consensus(panel).labels[:n]
             table = _table((name, name), features, DOD_NETWORKS, stages, scheme, {"name": "dod-h"}, scheme)
-            rows = {f"scorer {k}": s.labels[:n_epochs].astype(np.int64) for k, s in enumerate(panel, 1)}
+            rows = {f"scorer {k}": one.labels[:n].astype(np.int64) for k, one in enumerate(panel, 1)}
             yield StudyNight(table, scorings=rows)
 
 
@@ -368,10 +348,9 @@ def _table(
     recipe: Mapping[str, Any],
     labelled_in: StageScheme = AASM5,
 ) -> Features:
-    epochs, labels = stages
-    merged = Hypnogram(labels, labelled_in, EPOCH_SECONDS).merge(scheme).labels.astype(np.int64)
+    merged = Hypnogram(stages[1], labelled_in, EPOCH_SECONDS).merge(scheme).labels.astype(np.int64)
     values = features.astype(np.float32)
-    return Features(*who, values, names, epochs, merged, scheme, EPOCH_SECONDS, recipe)
+    return Features(*who, values, names, stages[0], merged, scheme, EPOCH_SECONDS, recipe)
 
 
 # Public cohorts: the file below the data folder, and how it is read in a scheme.

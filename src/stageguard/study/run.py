@@ -44,12 +44,13 @@ from stageguard.study.nights import (
 from stageguard.study.stagers import BOOSTING_OPTIONS, FLIP_FLOP_NATS, PENALTY_WEIGHTS, fit_stager
 from stageguard.study.store import ARGMAX, EXPERT, GUARDED, MAJORITY_CLASS, PAPER, Results, Rows
 from stageguard.study.tables import check_groups
-from stageguard.study.variants import calibrate, column_of, learn, measure, measure_panel, shape, variants_of
+from stageguard.study.variants import calibrate, learn, measure, measure_panel, shape, variants_of
 
 TEST, VALIDATION = "test", "validation"
 N_TIMED = 5  # times that work is done to say how long it takes
 
-Prediction = tuple[Mapping[str, Any], Mapping[str, Any]]  # columns of epochs, and facts in JSON types
+Records = list[dict[str, Any]]
+Prediction = tuple[Mapping[str, Any], Mapping[str, Any]]  # probabilities by night, and facts in JSON types
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +60,9 @@ class FoldTask:
     study: Mapping[str, Any]  # the configuration's document, its paths absolute
     folder: Path  # of the study
     job: Job
+    id: str  # name of the job
+    file: str  # the same, as it begins an error
     error: str | None = None
-
-    @property
-    def id(self) -> str:
-        """Name of the job."""
-        return self.job.key
-
-    @property
-    def file(self) -> str:
-        """Name of the job in an error."""
-        return self.job.key
 
 
 @lru_cache(maxsize=2)
@@ -77,7 +70,7 @@ def _read_nights(path: Path, modified: float) -> StudyCohort:
     return cohort_of(read_file(path, "an array"), str(path))
 
 
-def run_fold(task: FoldTask) -> list[dict[str, Any]]:
+def run_fold(task: FoldTask) -> Records:
     """Return the rows of a job. Apart from times, the same job gives the same wherever it runs."""
     path = task.folder / store.NIGHTS
     try:
@@ -133,44 +126,29 @@ def predict_fold(config: StudyConfig, cohort: StudyCohort, task: FoldTask, ident
         began = time.process_time()
         stager = fit_stager(config, job, training, tuning, shared=task.folder / store.SHARED)
         seconds = time.process_time() - began
-        nights = [*test, *stager.validation]
-        densities = [stager.density(night.table) for night in nights]
+        nights = {f"{TEST}/{night.recording}": night for night in test}
+        nights |= {f"{VALIDATION}/{night.recording}": night for night in stager.validation}
+        rows = {key: stager.density(n.table).probabilities.astype("f4") for key, n in nights.items()}
         forward = _shortest_seconds(lambda: stager.density(test[0].table))
-    lengths = [density.n_epochs for density in densities]
-    parts = [TEST] * len(test) + [VALIDATION] * len(stager.validation)
-    columns = {"part": np.repeat(parts, lengths), **_epochs(nights, densities)}
     facts = {**stager.about, "training_seconds": round(seconds, 3), "forward_seconds": forward}
-    facts["peak_memory_mb"] = round(_peak_memory_mb(), 1)
     about = {"identity": identity, "training_subjects": list(fold.training), "facts": facts}
-    store.write_columns(task.folder / store.PREDICTIONS / f"{job.key}.parquet", columns, about)
-    return columns, about
+    store.write_arrays(task.folder / store.PREDICTIONS / f"{job.key}.npz", rows, about)
+    return rows, about
 
 
-def _epochs(nights: Sequence[StudyNight], densities: Sequence[Hypnodensity]) -> dict[str, Any]:
-    """Return recordings, epochs and probabilities as columns, night below night."""
-    lengths = [density.n_epochs for density in densities]
-    columns: dict[str, Any] = {"recording": np.repeat([night.recording for night in nights], lengths)}
-    columns["epoch"] = np.concatenate([np.arange(n, dtype=np.int32) for n in lengths])
-    rows = np.concatenate([density.probabilities for density in densities]).astype(np.float32)
-    return columns | {f"p_{stage}": rows[:, k] for k, stage in enumerate(densities[0].scheme.names)}
-
-
-def judge_fold(
-    config: StudyConfig, cohort: StudyCohort, task: FoldTask, prediction: Prediction
-) -> list[dict[str, Any]]:
+def judge_fold(config: StudyConfig, cohort: StudyCohort, task: FoldTask, prediction: Prediction) -> Records:
     """Guard the test nights of a job and store their stages; return a row per night and variant."""
-    (columns, about), job = prediction, task.job
+    (stored, about), job = prediction, task.job
     fold = make_folds(cohort.subjects, config.split, config.seed)[job.fold]
     training, test = fold.sides(cohort.nights)
-    tested = _densities(test, columns, TEST)
+    tested = _densities(test, stored, TEST)
     identity, facts = judgement_identity(config, about["identity"]), about["facts"]
     config = config.with_gamma(facts.get("chosen_nats"))
     learned = learn(config, training)
     if job.loss == BASE and not job.label_noise:
-        kept = set(columns["recording"][columns["part"] == VALIDATION].tolist())
-        held_out = [night for night in training if night.recording in kept]
-        densities = _densities(held_out, columns, VALIDATION)
-        learned = calibrate(learned, densities, held_out, name=config.name, stager=job.backbone)
+        held_out = [night for night in training if f"{VALIDATION}/{night.recording}" in stored]
+        densities = _densities(held_out, stored, VALIDATION)
+        learned = calibrate(learned, densities, held_out, job.backbone)
     sources = {"the stager": about["training_subjects"], "the transition matrix": learned.subjects}
     check_leaks(fold, training, test, sources | {"the calibration": learned.calibrated_on})
     experts = [night.expert() for night in test]
@@ -185,8 +163,12 @@ def judge_fold(
         seconds = _shortest_seconds(lambda v=variant: v.apply(tested[:1], test[:1], job.backbone))  # type: ignore[misc]
         labels = variant.apply(tested, test, job.backbone)
         staged.append((variant.way | {"decode_seconds": seconds}, labels))
-    stages = {column_of(way): np.concatenate(labels) for way, labels in staged}
-    store.write_columns(task.folder / store.STAGES / f"{job.key}.parquet", _epochs(test, tested) | stages, {})
+    stages = {
+        store.stages_key({"loss": job.loss, **way, "recording": night.recording}): labels
+        for way, nights in staged
+        for night, labels in zip(test, nights, strict=True)
+    }
+    store.write_arrays(task.folder / store.STAGES / f"{job.key}.npz", stages, {})
     chosen = learned.calibrated.provenance if learned.calibrated else {}
     facts = {"n_training_subjects": len(fold.training), **facts}
     of_job = {"identity": identity, "calibrated_by": chosen.get("chosen") or chosen.get("choice"), **facts}
@@ -210,16 +192,10 @@ def _rounded(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
-def _densities(nights: Sequence[StudyNight], columns: Mapping[str, Any], part: str) -> list[Hypnodensity]:
+def _densities(nights: Sequence[StudyNight], stored: Mapping[str, Any], part: str) -> list[Hypnodensity]:
     """Return the stored probabilities of nights."""
-    densities = []
-    for night in nights:
-        expert = night.expert()
-        rows = (columns["recording"] == night.recording) & (columns["part"] == part)
-        values = np.stack([columns[f"p_{stage}"][rows] for stage in expert.scheme.names], axis=1)
-        options: dict[str, Any] = {"source": night.recording, "offset_seconds": expert.offset_seconds}
-        densities.append(Hypnodensity(values, expert.scheme, expert.epoch_seconds, **options))
-    return densities
+    pairs = [(stored[f"{part}/{night.recording}"], night.expert()) for night in nights]
+    return [Hypnodensity(p, e.scheme, e.epoch_seconds, offset_seconds=e.offset_seconds) for p, e in pairs]
 
 
 def _shortest_seconds(work: Callable[[], object]) -> float:
@@ -229,15 +205,6 @@ def _shortest_seconds(work: Callable[[], object]) -> float:
         work()
         moments.append(time.process_time())
     return round(float(np.diff(moments).min()), 6)
-
-
-def _peak_memory_mb() -> float:
-    """Return the peak memory of this process; 0 if the system does not report it."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return 0.0
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 @contextmanager
@@ -292,14 +259,14 @@ def run_study(
         kept = {} if guard_again else _stored(folder, identities)
         document, n_done = plain(config.at(data)), len(kept)
         store.write_results(folder, about, store.joined(kept.values()))
-        tasks = [FoldTask(document, folder, job) for job in identities if job not in kept]
+        tasks = [FoldTask(document, folder, j, j.key, j.key) for j in identities if j not in kept]
         outcomes = run_files(run_fold, tasks, jobs=jobs, executor=executor, fatal=(LeakError,), singly=True)
         for task, outcome in zip(tasks, outcomes, strict=True):
             n_done += 1
             if outcome.ok:
                 kept[task.job] = store.rows_of(outcome.result)
             else:
-                about["failures"].append({"job": task.id, "error": str(outcome.error)})
+                about["failures"].append(str(outcome.error))
             store.write_results(folder, about, store.joined(kept.values()))
             if report is not None:
                 report(n_done, len(identities), task.id)
@@ -401,24 +368,22 @@ def compare_stages(results: Results) -> Rows:
     and the share of equal epochs; each two networks are compared once.
     """
     names, rows = results.backbones, results.rows
-    nights = {name: results.stages(name) for name in names}
+    stages = {name: results.stages(name) for name in names}
     main = {tuple(job.values()) for name in names for job in store.distinct(results.main(name), store.JOB)}
     pairs = [f"{what}_with_{name}" for name in names[1:] for what in ("kappa", "equal")]
     added = {name: np.full(len(rows), NAN) for name in ("epochs_unlike_paper", *pairs)}
     for number, row in enumerate(rows.select([*store.JOB, *store.WAY, "recording"]).to_pylist()):
-        own = nights.get(row["backbone"], {}).get(row["recording"], {})
-        column = row["loss"], column_of(row)
-        if tuple(row[name] for name in store.JOB) not in main or column not in own:
+        if tuple(row[name] for name in store.JOB) not in main:
             continue
-        labels, whole = own[column], own.get((results.trained, PAPER))
+        own, key, who = stages[row["backbone"]], store.stages_key(row), {"recording": row["recording"]}
+        whole = own.get(store.stages_key({"loss": results.trained, "variant": PAPER, **who}))
         if whole is not None:
-            unlike = (labels != whole) & (own[BASE, EXPERT] >= 0)
-            added["epochs_unlike_paper"][number] = np.count_nonzero(unlike)
+            scored = own[store.stages_key({"loss": BASE, "variant": EXPERT, **who})] >= 0
+            added["epochs_unlike_paper"][number] = np.count_nonzero((own[key] != whole) & scored)
         is_compared = row["variant"] in (ARGMAX, *GUARDED) and not row["change"]
         for other in names[names.index(row["backbone"]) + 1 :] if is_compared else ():
-            theirs = nights[other].get(row["recording"], {}).get(column)
-            if theirs is not None:
-                counted = contingency(labels, theirs, len(results.about["stages"]))
+            if key in stages[other]:
+                counted = contingency(own[key], stages[other][key], len(results.about["stages"]))
                 equal = np.trace(counted) / n if (n := counted.sum()) else NAN
                 added[f"kappa_with_{other}"][number] = _rounded(cohen_kappa(counted))
                 added[f"equal_with_{other}"][number] = _rounded(float(equal))

@@ -29,7 +29,6 @@ from stageguard.study.variants import Variant, learn, measure
 
 FLIP_FLOP_NATS = (1.0, 2.0, 4.0)  # values of gamma to choose from on the tuning subject
 PENALTY_WEIGHTS = (0.1, 0.25, 0.5, 1.0, 2.0)  # values of lambda, likewise; from the paper
-LEAST_VALIDATION_SHARE = 0.2  # of training subjects, if the configuration says none
 HALF_WINDOWS = (2, 7)  # epochs on either side over which features are averaged: 2.5 and 7.5 min at 30 s
 BOOSTING_OPTIONS = {"max_iter": 100}
 
@@ -75,7 +74,7 @@ def fit_stager(
 def _fit_once(config: StudyConfig, job: Job, training: Sequence[StudyNight], shared: Path | None) -> Stager:
     tables = [_with_wrong_labels(night.table, job) for night in training]
     if job.backbone in config.stagers:
-        share = float(config.training.get("validation_share", LEAST_VALIDATION_SHARE))
+        share = float(config.training.get("validation_share", 0.2))
         learning, kept = split_subjects(tables, share, job.seed)
         fit = _boosted_probabilities if job.backbone == BOOSTING else _published_probabilities
         density: Callable[[Features], Hypnodensity] = partial(_density, fit(learning, job))

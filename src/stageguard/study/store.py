@@ -4,7 +4,7 @@ results.json     configuration, environment, profiles, folds, jobs that failed
 results.parquet  a row per night and variant, which `JOB` and `WAY` name, with numbers
 nights.npz       the nights; this file and the folders below hold epochs and are not to be published
 predictions      by job, a stager's probabilities of test and validation nights, and how it was fitted
-stages           by job, the stages of the test nights by expert and variant
+stages           by job, the stages of the test nights by expert and variant: see `stages_key`
 shared, lock     only during a run: states that several networks go on from, and who writes
 """
 
@@ -30,7 +30,7 @@ from stageguard.documents import read_fields
 from stageguard.errors import FileFormatError, InputError, MissingFileError
 from stageguard.extras import library
 from stageguard.files import faults_named, file_error, load_json, parse_json, read_file, write_together
-from stageguard.measures.cohort import ARCHITECTURE, never_shown
+from stageguard.measures.cohort import ARCHITECTURE
 from stageguard.study.config import BASE, PENALTY, Job, StudyConfig
 
 # Columns that name a job: a stager of one fold, and how it was trained.
@@ -47,13 +47,16 @@ COLUMNS = {
     **{"is_tuned": "bool", "seed": "int64", "fold": "int64"},
 }
 
-EXPERT, MAJORITY_CLASS, ARGMAX, MAJORITY_FILTER = "expert", "majority class", "argmax", "majority filter"
-HMM, PAPER, RELEASED, CALIBRATED = "hmm", "paper", "released", "calibrated"
-GUARDED = (PAPER, RELEASED, CALIBRATED)
+# What the stages show of each sleep statistic less what the expert's do, signed; see `variants.measure`.
+ERRORS = {metric: f"{metric}_error" for metric in ARCHITECTURE}
 
+EXPERT, MAJORITY_CLASS, ARGMAX = "expert", "majority class", "argmax"
+PAPER, RELEASED, CALIBRATED = GUARDED = ("paper", "released", "calibrated")
+
+ABOUT_KEYS = ("n_jobs", "stages", "failures", "synthetic", "environment")  # what tables need of results.json
 ABOUT, ROWS, NIGHTS, PREDICTIONS = "results.json", "results.parquet", "nights.npz", "predictions"
-STAGES, SHARED, LOCK, TABLES, FIGURES, PAGE = "stages", "shared", "lock", "tables", "figures", "report.md"
-_FOLDERS, _FILES = (STAGES, PREDICTIONS, SHARED, TABLES, FIGURES), (ABOUT, ROWS, NIGHTS, PAGE)
+STAGES, SHARED, LOCK, TABLES_FOLDER, FIGURES = "stages", "shared", "lock", "tables", "figures"
+_FOLDERS, _FILES = (STAGES, PREDICTIONS, SHARED, TABLES_FOLDER, FIGURES), (ABOUT, ROWS, NIGHTS)
 
 Rows = Any  # a pyarrow.Table, which has no types
 
@@ -69,18 +72,13 @@ class Results:
 
     folder: Path
     about: Mapping[str, Any]  # results.json
-    rows: Rows = field(repr=False)  # results.parquet, `with_errors`
+    rows: Rows = field(repr=False)  # results.parquet
     _found: dict[Any, Rows] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def config(self) -> StudyConfig:
         """The study's configuration."""
         return read_fields(StudyConfig, self.about["study"])
-
-    @property
-    def failures(self) -> list[str]:
-        """The errors of jobs that failed."""
-        return [failure["error"] for failure in self.about["failures"]]
 
     @cached_property
     def n_done(self) -> int:
@@ -125,14 +123,9 @@ class Results:
         return [name for name, rows in self._main.items() if len(select(rows, loss=BASE))]
 
     @cached_property
-    def has_penalty(self) -> bool:
-        """Whether networks were also trained with the penalty."""
-        return len(select(self.rows, loss=PENALTY)) > 0
-
-    @property
     def trained(self) -> str:
-        """The loss of the networks that the published method guards."""
-        return PENALTY if self.has_penalty else BASE
+        """The loss of the networks that the published method guards: with the penalty, if there are such."""
+        return PENALTY if len(select(self.rows, loss=PENALTY)) else BASE
 
     def of(self, name: str, variant: str, *, loss: str | None = None, change: str = "") -> Rows:
         """Return a network's rows of the main comparison by one variant; `PENALTY` is argmax with that loss.
@@ -151,17 +144,18 @@ class Results:
             self._found[key] = select(found, loss=loss)
         return self._found[key]
 
-    def stages(self, name: str) -> dict[str, dict[tuple[str, str], npt.NDArray[Any]]]:
-        """Return the stages of a network's test nights by recording, loss and variant."""
-        nights: dict[str, dict[tuple[str, str], npt.NDArray[Any]]] = {}
+    def stages(self, name: str) -> dict[str, npt.NDArray[Any]]:
+        """Return the stages of a network's test nights by loss, variant and recording: see `stages_key`."""
+        stages: dict[str, npt.NDArray[Any]] = {}
         for facts in distinct(self.main(name), JOB):
-            job = Job(**facts)
-            columns, _ = read_columns(self.folder / STAGES / f"{job.key}.parquet")
-            for recording in np.unique(columns["recording"]).tolist():
-                own = columns["recording"] == recording
-                stages = {(job.loss, column): values[own] for column, values in columns.items()}
-                nights.setdefault(recording, {}).update(stages)
-        return nights
+            stages |= read_arrays(self.folder / STAGES / f"{Job(**facts).key}.npz")[0]
+        return stages
+
+
+def stages_key(row: Mapping[str, Any]) -> str:
+    """Return the name of a night's stages by a variant."""
+    facts = [row["loss"], *(row.get(name) for name in WAY), row["recording"]]
+    return "/".join(str(fact) for fact in facts if fact not in ("", None))
 
 
 def select(rows: Rows, **facts: object) -> Rows:
@@ -179,12 +173,12 @@ def distinct(rows: Rows, names: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def means(rows: Rows, metric: str) -> dict[str, float]:
-    """Return a metric by subject, averaged over nights; nights without it are left out."""
+    """Return a metric by subject, averaged over nights that have it; of errors, their size."""
     by_subject: dict[str, list[float]] = {}
     values = rows[metric].to_pylist() if metric in rows.column_names else []
     for subject, value in zip(rows["subject"].to_pylist(), values, strict=bool(values)):
         if value is not None:
-            by_subject.setdefault(subject, []).append(value)
+            by_subject.setdefault(subject, []).append(abs(value) if metric in ERRORS.values() else value)
     return {subject: sum(found) / len(found) for subject, found in sorted(by_subject.items())}
 
 
@@ -219,34 +213,9 @@ def with_columns(rows: Rows, added: Mapping[str, Any]) -> Rows:
     return rows
 
 
-def _numbers(rows: Rows, name: str) -> npt.NDArray[np.float64]:
-    """Return a column as numbers, NaN where they are missing."""
-    return np.asarray(rows[name].cast("double").to_numpy(), dtype=np.float64)
-
-
-def with_errors(rows: Rows, epoch_seconds: float) -> Rows:
-    """Add what differs from the expert in each sleep statistic that the expert has.
-
-    Of ``tst_minutes`` these are ``tst_minutes_shown``, the variant's own or, where it never shows REM,
-    `never_shown`, and ``tst_minutes_error``, its distance from the expert's.
-    """
-    experts = select(rows, variant=EXPERT)
-    place = {name: number for number, name in enumerate(experts["recording"].to_pylist())}
-    expert_of = np.array([place.get(name, -1) for name in rows["recording"].to_pylist()], dtype=np.intp)
-    for metric in [metric for metric in ARCHITECTURE if metric in rows.column_names]:
-        own, truth = _numbers(rows, metric), np.append(_numbers(experts, metric), np.nan)[expert_of]
-        minutes = _numbers(rows, "n_epochs") * epoch_seconds / 60
-        at_end = minutes * never_shown(metric, 1.0)  # the whole night, or nothing
-        shown = np.where(np.isnan(truth), np.nan, np.where(np.isnan(own), at_end, own))
-        added = {f"{metric}_shown": shown, f"{metric}_error": np.abs(shown - truth)}
-        rows = with_columns(rows, added)
-    return rows
-
-
 def read_results(folder: str | Path) -> Results:
     """Read a study's results."""
-    about, rows = read_about(Path(folder)), read_rows(Path(folder))
-    return Results(Path(folder), about, with_errors(rows, about["epoch_seconds"]))
+    return Results(Path(folder), read_about(Path(folder)), read_rows(Path(folder)))
 
 
 def read_about(folder: Path) -> dict[str, Any]:
@@ -256,12 +225,10 @@ def read_about(folder: Path) -> dict[str, Any]:
         raise MissingFileError(f"{folder}: holds no {ABOUT}. Expected what `stageguard study run` wrote.")
     about: dict[str, Any] = load_json(path)
     try:
-        for key in ("n_jobs", "epoch_seconds", "stages", "failures", "synthetic", "environment"):
-            about[key]
         read_fields(StudyConfig, about["study"])
+        return {key: about[key] for key in (*ABOUT_KEYS, *about)}
     except (InputError, KeyError, TypeError) as error:
         raise file_error(path, f"was edited or damaged ({error}).") from None
-    return about
 
 
 def read_rows(folder: Path) -> Rows:
@@ -275,7 +242,9 @@ def read_rows(folder: Path) -> Rows:
 
 def write_results(folder: Path, about: Mapping[str, Any], rows: Rows) -> None:
     """Write results.json and results.parquet, both or neither."""
-    write_together({folder / ROWS: _parquet(rows), folder / ABOUT: json_text(about)}, overwrite=True)
+    buffer = io.BytesIO()
+    arrow(".parquet").write_table(rows, buffer, compression="zstd")
+    write_together({folder / ROWS: buffer.getvalue(), folder / ABOUT: json_text(about)}, overwrite=True)
 
 
 def json_text(document: Mapping[str, Any]) -> str:
@@ -283,34 +252,25 @@ def json_text(document: Mapping[str, Any]) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _parquet(rows: Rows) -> bytes:
+def write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], about: Mapping[str, Any]) -> None:
+    """Write arrays of epochs, with facts about them in JSON types."""
     buffer = io.BytesIO()
-    arrow(".parquet").write_table(rows, buffer, compression="zstd")
-    return buffer.getvalue()
+    np.savez_compressed(buffer, **{**arrays, "about": np.array(json.dumps(about))})  # type: ignore[arg-type]
+    write_together({path: buffer.getvalue()}, overwrite=True, make_folders=True)
 
 
-def write_columns(path: Path, columns: Mapping[str, npt.NDArray[Any]], about: Mapping[str, Any]) -> None:
-    """Write columns of epochs as Parquet, with facts about them in JSON types."""
-    table = arrow().table({name: arrow().array(column) for name, column in columns.items()})
-    table = table.replace_schema_metadata({"about": json.dumps(about)})
-    write_together({path: _parquet(table)}, overwrite=True, make_folders=True)
-
-
-def read_columns(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-    """Return the columns of a Parquet file by name, and the facts about them."""
+def read_arrays(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+    """Return what `write_arrays` wrote."""
     if not path.is_file():
         raise MissingFileError(f"{path}: no such file. Epochs lie where the study was run.")
-    with faults_named(str(path)):
-        table = arrow(".parquet").read_table(io.BytesIO(read_file(path, "an array")))
-        columns = {name: table[name].to_numpy() for name in table.column_names}
-        about = parse_json(table.schema.metadata[b"about"])
-    return {name: c.astype(np.str_) if c.dtype == object else c for name, c in columns.items()}, about
+    with faults_named(str(path)), np.load(io.BytesIO(read_file(path, "an array"))) as archive:
+        return {name: archive[name] for name in archive.files}, parse_json(str(archive["about"]))
 
 
 def read_prediction(folder: Path, job: Job) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]] | None:
-    """Return the columns and facts of a stored prediction; None if there is none that can be read."""
+    """Return the probabilities and facts of a stored prediction; None if there is none that can be read."""
     try:
-        return read_columns(folder / PREDICTIONS / f"{job.key}.parquet")
+        return read_arrays(folder / PREDICTIONS / f"{job.key}.npz")
     except (MissingFileError, FileFormatError):  # if it was cut short, the stager is fitted again
         return None
 

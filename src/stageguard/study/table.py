@@ -12,7 +12,7 @@ from stageguard.measures.samples import Estimate
 
 Cell = str | float | Estimate
 Column = str | tuple[str, int]  # of texts, or of numbers with these decimals
-FORMATS = {"md": "Markdown", "tex": "LaTeX", "csv": "CSV"}
+FORMATS = ("md", "tex", "csv")
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -33,7 +33,6 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...] = field(repr=False)
     notes: tuple[str, ...] = ()
     row_decimals: tuple[int, ...] = ()  # per row, where rows have units of their own
-    bold: frozenset[tuple[int, int]] = frozenset()  # rows and columns of cells that stand out
 
     @property
     def heads(self) -> list[str]:
@@ -41,30 +40,29 @@ class Table:
         return [column if isinstance(column, str) else column[0] for column in self.columns]
 
     def text(self, form: str) -> str:
-        """Return the table in a format of `FORMATS`, or as ``tsv``."""
+        """Return the table as Markdown, LaTeX, ``csv`` or ``tsv``."""
         if form in ("csv", "tsv"):
             return self._full_numbers("," if form == "csv" else "\t")
         return {"md": self._markdown, "tex": self._latex}[form]()
 
-    def _cells(self, escape: Callable[[str], str], bold: str) -> list[list[str]]:
-        """Return heads and cells as text; `bold` is how a cell that stands out is written."""
+    def _cells(self, escape: Callable[[str], str]) -> list[list[str]]:
+        """Return heads and cells as text."""
         places = [3 if isinstance(column, str) else column[1] for column in self.columns]
         lines = [[escape(head) for head in self.heads]]
         for k, row in enumerate(self.rows):
             decimals = [self.row_decimals[k]] * len(row) if self.row_decimals else places
-            texts = [escape(_text(cell, n)) for cell, n in zip(row, decimals, strict=True)]
-            lines.append([bold.format(t) if (k, i) in self.bold else t for i, t in enumerate(texts)])
+            lines.append([escape(_text(cell, n)) for cell, n in zip(row, decimals, strict=True)])
         return lines
 
     def _markdown(self) -> str:
-        head, *rows = self._cells(lambda text: text.replace("|", "\\|"), "**{}**")
+        head, *rows = self._cells(lambda text: text.replace("|", "\\|"))
         rule = ["---", *["--:"] * (len(head) - 1)]
         body = "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *rows))
         notes = "".join(f"\n{note}\n" for note in self.notes)
         return f"## {self.title}\n\n{body}\n{notes}"
 
     def _latex(self) -> str:
-        head, *rows = (" & ".join(line) + " \\\\\n" for line in self._cells(_escape, r"\textbf{{{}}}"))
+        head, *rows = (" & ".join(line) + " \\\\\n" for line in self._cells(_escape))
         shape = "l" + "r" * (len(self.columns) - 1)
         notes = "".join(f"\n\\par\\smallskip\\footnotesize {_escape(note)}" for note in self.notes)
         return (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,11 +24,10 @@ from stageguard.study.config import BASE, PENALTY, Contrast, Robustness
 from stageguard.study.store import (
     ARGMAX,
     CALIBRATED,
+    ERRORS,
     EXPERT,
     GUARDED,
-    HMM,
     MAJORITY_CLASS,
-    MAJORITY_FILTER,
     PAPER,
     RELEASED,
     WAY,
@@ -46,8 +44,6 @@ TITLES = {
     EXPERT: "expert",
     MAJORITY_CLASS: "most frequent stage",
     ARGMAX: "argmax",
-    MAJORITY_FILTER: "majority filter",
-    HMM: "plain HMM",
     PENALTY: "penalty in training alone",  # argmax of the network trained with it
     PAPER: "published method",
     RELEASED: "released code",
@@ -58,7 +54,6 @@ ALONE = {  # on a stager that is not trained with the penalty, where others are
     RELEASED: "released decoder, no penalty in training",
 }
 SHOWN = (ARGMAX, *GUARDED)
-COMPARED = (ARGMAX, MAJORITY_FILTER, HMM, PENALTY, *GUARDED)
 METRICS = {  # heading and decimals of each number in tables
     "tvr_percent": ("TVR (%)", 2),
     "fi": ("FI", 3),
@@ -70,7 +65,7 @@ METRICS = {  # heading and decimals of each number in tables
     "rem_latency_minutes_error": ("REM latency error (min)", 1),
 }
 MAIN = ("tvr_percent", "fi", "accuracy", "kappa")  # of the main comparison
-LOWER_IS_BETTER = ("tvr_percent", "fi")  # as the paper marks the best
+MAIN_COLUMNS: list[Column] = [METRICS[metric] for metric in MAIN]
 DOWNSTREAM = ("tst_minutes", "rem_latency_minutes", "se_percent", "waso_minutes", "awakenings")
 BY: tuple[Column, ...] = ("network", "stages by")
 STARS_NOTE = (
@@ -82,26 +77,17 @@ NO_REM_NOTE = "REM that is never shown counts as coming at the recording's end, 
 OVER_SUBJECTS = "Mean ± SD over subjects."
 
 Row = tuple[Cell, ...]
+Lines = Sequence[Row]
 
 
-def _table(
-    results: Results, title: str, columns: Iterable[Column], rows: Iterable[Row], *notes: str
-) -> Table:
+def _table(results: Results, title: str, columns: Iterable[Column], rows: Lines, *notes: str) -> Table:
     """Return a table that names its study, with what is to be known of the study among the notes."""
-    chosen = []
-    for name in results.backbones:
-        folds = distinct(select(results.main(name), is_tuned=True), ["fold", "chosen_weight"])
-        weights = ", ".join(f"{fold['chosen_weight']:g}" for fold in folds)
-        chosen += [f"{name} {weights}"] if weights else []
-    last = [f"λ chosen by the tuning subject, fold by fold: {'; '.join(chosen)}."] if chosen else []
-    failed = len(results.failures)
-    last += [f"{failed} jobs failed and are missing here: see results.json."] if failed else []
     title = f"{title}: {results.config.title}"
-    return Table(title, tuple(columns), tuple(rows), (*results.warnings, *notes, *about(results), *last))
+    return Table(title, tuple(columns), tuple(rows), (*results.warnings, *notes, *about(results)))
 
 
 def about(results: Results) -> list[str]:
-    """Return which networks are weak, and on how many folds the calibrated guard leaves argmax as it is."""
+    """Return weak networks, failed jobs, and on how many folds the calibrated guard is argmax."""
     counted = []
     for name in results.backbones:
         folds = distinct(select(results.main(name), loss=BASE), ("fold", "calibrated_by"))
@@ -109,7 +95,9 @@ def about(results: Results) -> list[str]:
         counted += [f"{name} {rules.count(ARGMAX)} of {len(rules)}"] if ARGMAX in rules else []
     notes = [f"Folds on which the calibrated guard is argmax: {', '.join(counted) or 'none'}."]
     weak = ", ".join(name for name in results.backbones if is_weak(results, name))
-    return [*notes, f"Less accurate than the most frequent stage: {weak}."] if weak else notes
+    notes += [f"Less accurate than the most frequent stage: {weak}."] if weak else []
+    failed = len(results.about["failures"])
+    return [*notes, f"{failed} jobs failed and are missing here: see results.json."] if failed else notes
 
 
 def is_weak(results: Results, name: str) -> bool:
@@ -133,16 +121,8 @@ def ways(
                 yield name, ALONE[variant] if is_alone else TITLES[variant], rows
 
 
-def _estimates(rows: Rows, metrics: Iterable[str]) -> list[Cell]:
+def _estimates(rows: Rows, metrics: Iterable[str]) -> list[Estimate]:
     return [estimate(means(rows, metric)) for metric in metrics]
-
-
-def _columns(metrics: Iterable[str]) -> list[Column]:
-    return [METRICS[metric] for metric in metrics]
-
-
-def _mean_of(cell: Cell) -> float:
-    return cell.mean if isinstance(cell, Estimate) else NAN
 
 
 def _n_tests(results: Results) -> int:
@@ -169,16 +149,16 @@ def main_table(results: Results) -> Table:
     rows: list[Row] = [("", title, *_estimates(found, MAIN)) for _, title, found in references]
     rows += [(name, title, *cells) for name, title, cells, _ in _against_argmax(results, MAIN)]
     in_csv = "The effect size (rank-biserial correlation) and p stand in the CSV file."
-    columns = (*BY, *_columns(MAIN))
+    columns = (*BY, *MAIN_COLUMNS)
     return _table(results, "Agreement and validity", columns, rows, STARS_NOTE, in_csv)
 
 
 def architecture_table(results: Results) -> Table:
     """Return the mean absolute errors of sleep architecture, and the improvement by each guard."""
     first = results.of(results.backbones[0], ARGMAX)
-    kept = [metric for metric in ARCHITECTURE if means(first, f"{metric}_error")]
+    kept = [metric for metric in ARCHITECTURE if means(first, ERRORS[metric])]
     rows: list[Row] = []
-    for name, title, cells, gains in _against_argmax(results, [f"{metric}_error" for metric in kept]):
+    for name, title, cells, gains in _against_argmax(results, [ERRORS[metric] for metric in kept]):
         rows.append((name, title, *cells))
         rows += [("", "  improvement (%)", *gains)] if gains else []
     columns = (*BY, *((ARCHITECTURE[metric], 2) for metric in kept))
@@ -212,20 +192,26 @@ def ablation_table(results: Results) -> Table:
     metrics = (*MAIN, "rare_recall")
     rows: list[Row] = []
     for kind, title, variant, loss, change in STEPS:
-        if title in ALONE.values() and not results.has_penalty:
+        if title in ALONE.values() and results.trained == BASE:
             continue  # it is the whole method
         trained = loss or results.trained
         found = [results.of(name, variant, loss=trained, change=change) for name in results.backbones]
         cells = [_over_networks(found, metric) for metric in metrics]
         unlike = [n for each in found for n in by_night(each, "epochs_unlike_paper").values()]
         share = 100 * float(np.mean(np.array(unlike) > 0)) if unlike else NAN
-        title = title if results.has_penalty else title.replace("penalty + ", "")
+        title = title if results.trained == PENALTY else title.replace("penalty + ", "")
         rows += [(kind, title, *cells, share)] if cells[1].n else []
     note = (
         "Mean ± SD over subjects, each averaged over the networks. Rare recall: of the expert's rare "
         "changes, those found within two epochs."
     )
-    columns = ("kind", "variant", *_columns(metrics), ("recordings unlike the whole (%)", 1))
+    columns = (
+        "kind",
+        "variant",
+        *MAIN_COLUMNS,
+        METRICS["rare_recall"],
+        ("recordings unlike the whole (%)", 1),
+    )
     return _table(results, "Parts of the published method", columns, rows, note)
 
 
@@ -237,58 +223,6 @@ def _over_networks(found: Iterable[Rows], metric: str) -> Estimate:
     return estimate({subject: float(np.mean(values)) for subject, values in by_subject.items()})
 
 
-def guards_table(results: Results) -> Table:
-    """Return all variants side by side, with the errors of sleep architecture as one ratio."""
-    rows: list[Row] = []
-    for name, title, found in ways(results, COMPARED):
-        before = results.of(name, ARGMAX)
-        cells = [paired(means(before, metric), means(found, metric)) for metric in MAIN]
-        rows.append((name, title, *cells, error_ratio(before, found)))
-    note = (
-        "Stars against argmax, not corrected. Error ratio: geometric mean over the errors of sleep "
-        "architecture, argmax = 1."
-    )
-    columns = (*BY, *_columns(MAIN), ("error ratio", 3))
-    return _table(results, "Ways to guard", columns, rows, note, NO_REM_NOTE)
-
-
-def error_ratio(before: Rows, after: Rows) -> float:
-    """Return the geometric mean over sleep statistics of the mean error after divided by that before."""
-    logs = []
-    for metric in ARCHITECTURE:
-        errors = [means(each, f"{metric}_error") for each in (before, after)]
-        both = errors[0].keys() & errors[1].keys()
-        old, new = (float(np.mean([each[s] for s in sorted(both)])) if both else 0.0 for each in errors)
-        logs += [np.log(new / old)] if old > 0 and new > 0 else []
-    return float(np.exp(np.mean(logs))) if logs else NAN
-
-
-def cost_table(results: Results) -> Table:
-    """Return the cost of a network and the guard, per recording and per training step."""
-    rows: list[Row] = []
-    for name in results.backbones:
-        both = results.main(name)
-        forward = least(both, "forward_seconds")
-        decoders = [least(results.of(name, variant), "decode_seconds") for variant in GUARDED]
-        step, penalised = (least(select(both, loss=loss), "step_seconds") for loss in (BASE, PENALTY))
-        times = (1000 * forward, *(1000 * seconds for seconds in decoders), 100 * decoders[0] / forward)
-        memory = max(both["peak_memory_mb"].to_pylist())
-        rows.append((name, *times, 1000 * step, 100 * (penalised / step - 1), memory))
-    training = ("training step (ms)", 1), ("penalty (% of a step)", 1), ("peak memory (MB)", 0)
-    decoding = *((f"{TITLES[v]} (ms)", 2) for v in GUARDED), ("published / forward (%)", 1)
-    note = (
-        "Processor time of one thread for one recording, the shortest of several times and folds; a training "
-        "step likewise. Forward pass and decoding are of the same recordings."
-    )
-    return _table(results, "Costs", ("network", ("forward (ms)", 1), *decoding, *training), rows, note)
-
-
-def least(rows: Rows, column: str) -> float:
-    """Return the smallest number: what else a machine does can only make a time longer."""
-    known = rows[column].drop_null().to_pylist() if column in rows.column_names else []
-    return min(known, default=NAN)
-
-
 Varied = Iterable[tuple[tuple[str, str], Rows]]  # first cells of a line, and its rows
 
 
@@ -297,13 +231,8 @@ def _varied_table(
 ) -> Table:
     """Return a table of variations: numbers of rows; without columns or lines that are empty."""
     measured = [(words, _estimates(rows, METRICS)) for words, rows in lines]
-    known = [[not math.isnan(_mean_of(cell)) for cell in cells] for _, cells in measured]
-    kept = [k for k in range(len(METRICS)) if any(each[k] for each in known)]
-    rows = [
-        (*words, *(cells[k] for k in kept))
-        for (words, cells), has in zip(measured, known, strict=True)
-        if any(has)
-    ]
+    kept = [k for k in range(len(METRICS)) if any(cells[k].n for _, cells in measured)]
+    rows: Lines = [(*w, *(cells[k] for k in kept)) for w, cells in measured if any(c.n for c in cells)]
     return _table(results, title, (*heads, *(list(METRICS.values())[k] for k in kept)), rows, note)
 
 
@@ -337,7 +266,7 @@ def minimum_bouts_table(results: Results) -> Table:
 def varied(results: Results, variant: str, **facts: object) -> Rows:
     """Return the varied network's rows by a variant of the main comparison, with another seed or labels."""
     rows = select(results.rows, backbone=results.config.varied, variant=variant, change="", **facts)
-    weight = results.config.guard.penalty_weight if variant in ALONE and results.has_penalty else 0.0
+    weight = results.config.guard.penalty_weight if variant in ALONE and results.trained == PENALTY else 0.0
     return select(rows, penalty_weight=weight)
 
 
@@ -345,7 +274,7 @@ def penalty_table(results: Results) -> Table:
     """Return the effect of lambda, in training alone and with the published decoder."""
     name, seed = results.config.varied, results.config.seed
     both = ((TITLES[PENALTY], ARGMAX), (TITLES[PAPER], PAPER))
-    without = (ARGMAX, PAPER) if results.has_penalty else (ARGMAX,)
+    without = (ARGMAX, PAPER) if results.trained == PENALTY else (ARGMAX,)
     lines = [(("0", TITLES[variant]), results.of(name, variant, loss=BASE)) for variant in without]
     penalised = select(results.rows, backbone=name, loss=PENALTY, seed=seed, label_noise=0.0, change="")
     for facts in sorted(distinct(penalised, ["is_tuned", "penalty_weight"]), key=lambda f: [*f.values()]):
@@ -364,28 +293,13 @@ def penalty_table(results: Results) -> Table:
     first: dict[Cell, float] = {}
     rows = []
     for row in table.rows:
-        recall = _mean_of(row[after - 1])
+        recall = row[after - 1]
+        assert isinstance(recall, Estimate)
         by = TITLES[ARGMAX] if row[1] == TITLES[PENALTY] else row[1]  # without a decoder, λ = 0 is argmax
-        reference = first.setdefault(by, recall)
-        rows.append((*row[:after], 100 * recall / reference if reference else NAN, *row[after:]))
+        reference = first.setdefault(by, recall.mean)
+        rows.append((*row[:after], 100 * recall.mean / reference if reference else NAN, *row[after:]))
     columns = (*table.columns[:after], ("relative recall (%)", 0), *table.columns[after:])
     return replace(table, columns=columns, rows=tuple(rows))
-
-
-def seeds_table(results: Results) -> Table:
-    """Return the results with other seeds of weights and order, and the spread of their means."""
-    name = results.config.varied
-    seeds = [
-        each["seed"] for each in distinct(select(results.rows, backbone=name, label_noise=0.0), ["seed"])
-    ]
-    lines = [((str(s), TITLES[v]), varied(results, v, seed=s, label_noise=0.0)) for s in seeds for v in SHOWN]
-    note = f"{OVER_SUBJECTS} The last rows: standard deviation of the seeds' means."
-    table = _varied_table(results, f"Seeds, {name}", ("seed", "stages by"), lines, note)
-    spread: list[Row] = []
-    for title in dict.fromkeys(row[1] for row in table.rows) if len(seeds) > 1 else ():
-        of_title = [[_mean_of(cell) for cell in row[2:]] for row in table.rows if row[1] == title]
-        spread.append(("SD over seeds", title, *np.std(of_title, axis=0, ddof=1).tolist()))
-    return replace(table, rows=(*table.rows, *spread))
 
 
 def noise_table(results: Results) -> Table:
@@ -407,7 +321,8 @@ def f1_table(results: Results) -> Table:
     """Return the F1 of every stage."""
     stages = results.about["stages"]
     metrics = [f"f1_{stage}" for stage in stages]
-    rows = [(name, by, *_estimates(found, metrics)) for name, by, found in ways(results, SHOWN, alone=False)]
+    found = ways(results, SHOWN, alone=False)
+    rows: Lines = [(name, by, *_estimates(each, metrics)) for name, by, each in found]
     return _table(results, "F1 by stage", (*BY, *stages), rows, OVER_SUBJECTS)
 
 
@@ -464,8 +379,7 @@ def group_subjects(facts: Mapping[str, float | str | None], bins: Sequence[str] 
 
 def _edges(name: str) -> tuple[float, float]:
     """Return the ends of a bin by its name."""
-    number = r"(\d+(?:\.\d+)?)"
-    match = re.fullmatch(rf"{number}(?:\+|[-–]{number})", name)
+    match = re.fullmatch(r"([\d.]+)(?:\+|-([\d.]+))", name)
     low, high = (float(match[1]), float(match[2] or "inf")) if match else (1.0, 0.0)
     if low < high:
         return low, high
@@ -480,10 +394,9 @@ def check_groups(robust: Robustness, facts: Mapping[str, Mapping[str, float | st
         of_subjects = {subject: each.get(name) for subject, each in facts.items()}
         levels = sorted(set(group_subjects(of_subjects, robust.bins.get(name, ())).values()))
         if not levels or level not in (*levels, None):
-            raise InputError(
-                f"robustness names {name!r}{f' {level!r}' if level else ''}, where no subject is. Expected "
-                f"one of: {', '.join(levels or sorted({key for each in facts.values() for key in each}))}."
-            )
+            known = levels or sorted({key for each in facts.values() for key in each})
+            where = f"{name!r}, group {level!r}" if level else repr(name)
+            raise InputError(f"robustness: no subject is in {where}; expected one of {', '.join(known)}.")
 
 
 def groups_of(results: Results, covariate: str) -> dict[str, str]:
@@ -494,14 +407,16 @@ def groups_of(results: Results, covariate: str) -> dict[str, str]:
 
 
 def contrast(results: Results, rows: Rows, named: Contrast) -> Difference:
-    """Return the second group less the first, of subjects' means in some rows."""
+    """Return the second group less the first, of subjects' means of what is shown in some rows."""
     groups = groups_of(results, named.group)
-    of_subject = means(rows, f"{named.statistic}_shown")
-    first, second = (
-        np.array([value for subject, value in of_subject.items() if groups.get(subject) == level])
-        for level in (named.first, named.second)
-    )
-    return compare_samples(second, first)
+    truth = by_night(results.of(results.backbones[0], EXPERT), named.statistic)
+    columns = (rows[name].to_pylist() for name in ("subject", "recording", ERRORS[named.statistic]))
+    shown: dict[str, list[float]] = {}
+    for subject, recording, error in zip(*columns, strict=True):
+        if error is not None:
+            shown.setdefault(subject, []).append(truth[recording] + error)
+    of = [[np.mean(v) for s, v in shown.items() if groups.get(s) == g] for g in (named.second, named.first)]
+    return compare_samples(np.array(of[0]), np.array(of[1]))
 
 
 def contrasts_table(results: Results) -> Table:
@@ -531,7 +446,7 @@ def populations_table(results: Results) -> Table:
                 by_metric = [means(found, metric) for metric in MAIN]
                 cells = [estimate({s: v for s, v in e.items() if groups.get(s) == level}) for e in by_metric]
                 rows.append((f"{covariate}: {level}", str(max(c.n for c in cells)), name, title, *cells))
-    columns = ("subjects", "n", *BY, *_columns(MAIN))
+    columns = ("subjects", "n", *BY, *MAIN_COLUMNS)
     return _table(results, "Subpopulations", columns, rows, OVER_SUBJECTS)
 
 
@@ -540,17 +455,14 @@ TABLES: Mapping[str, Callable[[Results], Table]] = {
     "architecture": architecture_table,
     "contrasts": contrasts_table,
     "ablations": ablation_table,
-    "guards": guards_table,
     "rare-pairs": rare_pairs_table,
     "minimum-bouts": minimum_bouts_table,
     "penalty": penalty_table,
-    "seeds": seeds_table,
     "label-noise": noise_table,
     "populations": populations_table,
     "networks": networks_table,
     "f1": f1_table,
     "transitions": transitions_table,
-    "costs": cost_table,
 }
 
 
@@ -577,24 +489,10 @@ def main_across(studies: Sequence[Results], metric: str) -> Table:
             cells.append(paired(before, own, n) if variant in GUARDED else estimate(own))
         if any(cell.n for cell in cells):
             rows.append((network if variant == ARGMAX else "", TITLES[variant], *cells))
-    bold = set()
-    for column in range(2, 2 + len(studies)):
-        candidates = [
-            k for k, row in enumerate(rows) if row[1] not in (TITLES[EXPERT], TITLES[MAJORITY_CLASS])
-        ]
-        shown = {k: round(_mean_of(rows[k][column]), decimals) for k in candidates}
-        known = [mean for mean in shown.values() if not math.isnan(mean)]
-        best = (min if metric in LOWER_IS_BETTER else max)(known, default=NAN)
-        bold |= {(k, column) for k, mean in shown.items() if mean == best}
-    marked = (
-        "Bold: the best of a column, as the paper marks it (the lowest TVR and FI, which need not be the "
-        "nearest to the expert's). The expert and the most frequent stage are not marked. Boosting is not "
-        "trained with the penalty."
-    )
     title = f"{title.replace('accuracy', 'Accuracy')} over all studies"
     columns = (*BY, *((results.config.name, decimals) for results in studies))
-    notes = (*_study_notes(studies), STARS_NOTE, marked)
-    return Table(title, columns, tuple(rows), notes, bold=frozenset(bold))
+    notes = (*_study_notes(studies), STARS_NOTE)
+    return Table(title, columns, tuple(rows), notes)
 
 
 def downstream_across(studies: Sequence[Results]) -> Table:
@@ -603,8 +501,7 @@ def downstream_across(studies: Sequence[Results]) -> Table:
     for results in studies:
         for name, title, found in ways(results, SHOWN):
             before = results.of(name, ARGMAX)
-            errors = [f"{metric}_error" for metric in DOWNSTREAM]
-            cells = (paired(means(before, error), means(found, error)) for error in errors)
+            cells = (paired(means(before, ERRORS[m]), means(found, ERRORS[m])) for m in DOWNSTREAM)
             rows.append((name, results.config.name, title, *cells))
     columns: list[Column] = ["network", "study", "stages by"]
     columns += [(ARCHITECTURE[metric], 2) for metric in DOWNSTREAM]
@@ -614,5 +511,4 @@ def downstream_across(studies: Sequence[Results]) -> Table:
 
 
 def _study_notes(studies: Sequence[Results]) -> list[str]:
-    """Return what is to be known of each study."""
     return [f"{each.config.name}: {' '.join([*each.warnings, *about(each)])}" for each in studies]

@@ -19,7 +19,7 @@ from stageguard.fitting.fit import fit
 from stageguard.guard.decode import decode
 from stageguard.measures.agreement import agreement
 from stageguard.measures.bouts import bouts_of, pair_counts
-from stageguard.measures.cohort import architecture
+from stageguard.measures.cohort import architecture, never_shown
 from stageguard.measures.experts import among_experts
 from stageguard.measures.validity import validity
 from stageguard.night.hypnodensity import Hypnodensity
@@ -27,7 +27,7 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
 from stageguard.study.config import BASE, StudyConfig
 from stageguard.study.nights import StudyNight
-from stageguard.study.store import ARGMAX, CALIBRATED, HMM, MAJORITY_FILTER, PAPER, RELEASED
+from stageguard.study.store import ARGMAX, CALIBRATED, ERRORS, PAPER, RELEASED
 
 LONGEST_BOUT = 8  # epochs, of the counts by length
 CALIBRATION_SUBJECTS = 2  # with fewer, cross-validation is impossible and there is no calibrated guard
@@ -48,14 +48,13 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to stages; without a profile, the most probable stage or the majority in a window."""
+    """One way to stages; without a profile, the most probable stage."""
 
     variant: str
     profile: Profile | None = None
     change: str = ""  # of the published rules
     value: float | None = None
     pair: str | None = None
-    window: int = 1
     uses_quality: bool = False
 
     @property
@@ -69,52 +68,36 @@ class Variant:
         """Return the stages of nights, -1 where an epoch has no probabilities."""
         chosen = [density.argmax for density in densities]
         if self.profile is None:
-            return [majority_filter(labels, self.window) for labels in chosen] if self.window > 1 else chosen
+            return chosen
         quality = [night.beta() for night in nights] if self.uses_quality else None
         options: dict[str, Any] = {"quality": quality} if quality and quality[0] is not None else {}
         options |= {"trained": "natural", "cohort": self.profile.cohort, "stager": stager}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", StageGuardWarning)  # the rows have the changes
             decoded = decode(list(densities), self.profile, **options)
-        return [
-            np.where(before < 0, np.int8(-1), after.hypnogram.labels)
-            for before, after in zip(chosen, decoded, strict=True)
-        ]
-
-
-def column_of(way: Mapping[str, Any]) -> str:
-    """Return the name of a variant's column in a table of stages."""
-    facts = [way["variant"], way["change"], way.get("pair"), way.get("value")]
-    return ", ".join(
-        f"{fact:g}" if isinstance(fact, float) else fact for fact in facts if fact not in ("", None)
-    )
+        pairs = zip(chosen, decoded, strict=True)
+        return [np.where(before < 0, np.int8(-1), after.hypnogram.labels) for before, after in pairs]
 
 
 def learn(config: StudyConfig, training: Sequence[StudyNight]) -> Learned:
     """Count transitions and shares on the training nights of a fold."""
-    scheme = config.scheme
     experts = [night.expert() for night in training]
-    counts = np.sum(
-        [np.bincount(o.labels[o.labels >= 0], minlength=scheme.n_stages) for o in experts], axis=0
-    )
-    pairs = [pair_counts(o.labels, scheme.n_stages) for o in experts]
+    scored = np.concatenate([expert.labels[expert.labels >= 0] for expert in experts])
+    counts = 1 + np.bincount(scored, minlength=config.scheme.n_stages)
     paper, base = (counted(experts, Profile.load(name)) for name in (config.guard.paper, config.guard.base))
     flip_flop = paper.to_dict().get("flip_flop")
     if flip_flop is not None:
         paper = paper.replace(flip_flop=flip_flop | {"penalty_nats": config.guard.flip_flop_nats})
-    changed: dict[str, Any] = dict.fromkeys(("bands", "joint", *(() if config.guard.clock else ("clock",))))
     strength = base.to_dict().get("strength")
     if strength is not None and "fi_target" in strength:
-        ratio = base.epoch_seconds / experts[0].epoch_seconds
-        target = ratio * float(np.mean([1 - np.trace(p) / p.sum() for p in pairs if p.sum()]))
-        changed["strength"] = strength | {"fi_target": round(target, 6)}
-    return Learned(
-        paper=paper,
-        released=None if config.guard.released is None else Profile.load(config.guard.released),
-        base=base.replace(**changed),
-        shares=dict(zip(scheme.names, ((counts + 1) / (counts + 1).sum()).tolist(), strict=True)),
-        subjects=tuple(sorted({night.subject for night in training})),
-    )
+        pairs = [pair_counts(expert.labels, config.scheme.n_stages) for expert in experts]
+        target = float(np.mean([1 - np.trace(p) / p.sum() for p in pairs if p.sum()]))
+        base = base.replace(strength=strength | {"fi_target": round(target, 6)})
+    released = None if config.guard.released is None else Profile.load(config.guard.released)
+    shares = dict(zip(config.scheme.names, (counts / counts.sum()).tolist(), strict=True))
+    subjects = tuple(sorted({night.subject for night in training}))
+    base = base if config.guard.clock else base.replace(clock=None)
+    return Learned(paper, released, base, shares, subjects)
 
 
 def counted(experts: Sequence[Hypnogram], base: Profile) -> Profile:
@@ -136,27 +119,17 @@ def counted(experts: Sequence[Hypnogram], base: Profile) -> Profile:
 
 
 def calibrate(
-    learned: Learned,
-    densities: Sequence[Hypnodensity],
-    nights: Sequence[StudyNight],
-    *,
-    name: str,
-    stager: str,
+    learned: Learned, densities: Sequence[Hypnodensity], nights: Sequence[StudyNight], stager: str
 ) -> Learned:
     """Fit the calibrated guard on nights of training subjects on which the network was not trained."""
     subjects = sorted({night.subject for night in nights})
     if len(subjects) < CALIBRATION_SUBJECTS:
         return learned
+    experts, groups = [night.expert() for night in nights], [night.subject for night in nights]
+    about: dict[str, Any] = {"base": learned.base, "groups": groups, "cohort": "study", "stager": stager}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StageGuardWarning)
-        fitted = fit(
-            [night.expert() for night in nights],
-            list(densities),
-            base=learned.base,
-            groups=[night.subject for night in nights],
-            cohort=name,
-            stager=stager,
-        )
+        fitted = fit(experts, list(densities), **about)
     return replace(learned, calibrated=fitted, calibrated_on=tuple(subjects))
 
 
@@ -164,11 +137,8 @@ def variants_of(loss: str, config: StudyConfig, learned: Learned) -> Iterator[Va
     """Yield the variants of the network of one loss."""
     paper = learned.paper
     yield Variant(ARGMAX)
-    if loss == BASE:
-        yield Variant(MAJORITY_FILTER, window=config.guard.majority_epochs)
-        yield Variant(HMM, plain_hmm(learned))
-        if learned.calibrated is not None:
-            yield Variant(CALIBRATED, learned.calibrated)
+    if loss == BASE and learned.calibrated is not None:
+        yield Variant(CALIBRATED, learned.calibrated)
     yield Variant(PAPER, paper, uses_quality=True)
     if learned.released is not None:
         yield Variant(RELEASED, learned.released)
@@ -204,34 +174,11 @@ def ablations(paper: Profile) -> dict[str, dict[str, Any]]:
     }
 
 
-def plain_hmm(learned: Learned) -> Profile:
-    """Return a hidden Markov model: counted transitions, and evidence divided by the shares of stages."""
-    return learned.paper.replace(
-        stay="self",
-        ends="censored",
-        rare=None,
-        min_bout_seconds=None,
-        flip_flop=None,
-        transition_weight=1.0,
-        prior_exponent=1.0,
-        prior=dict(learned.shares),
-    )
-
-
-def majority_filter(labels: Labels, window: int) -> Labels:
-    """Return the most frequent stage of a centred window; in a tie the epoch keeps its stage. Gaps stay."""
-    half = window // 2
-    padded = np.pad(labels, half, constant_values=-1)
-    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1)
-    n_stages = int(labels.max(initial=0)) + 1
-    votes = np.stack([(windows == stage).sum(axis=1) for stage in range(n_stages)], axis=1)
-    own_votes = np.take_along_axis(votes, np.maximum(labels, 0)[:, None].astype(np.intp), axis=1)[:, 0]
-    chosen = np.where(votes.max(axis=1) > own_votes, votes.argmax(axis=1), labels)
-    return np.where(labels < 0, labels, chosen).astype(np.int8)
-
-
 def measure(expert: Hypnogram, labels: Labels, pairs: Sequence[tuple[str, str]]) -> dict[str, float]:
-    """Return agreement, validity and sleep architecture of a night, on the epochs that the expert scored."""
+    """Return agreement, validity and sleep architecture of a night, on the epochs that the expert scored.
+
+    An error is what is shown less the expert's; REM that is never shown comes at the end: see `never_shown`.
+    """
     scheme = expert.scheme
     night = replace(expert, labels=np.where(expert.labels < 0, np.int8(-1), labels))
     compared = agreement(expert, night, pairs=pairs)
@@ -250,7 +197,10 @@ def measure(expert: Hypnogram, labels: Labels, pairs: Sequence[tuple[str, str]])
         "rare_recall_exact": compared.rare_recall_0,
     }
     row |= {f"f1_{stage}": value for stage, value in compared.f1.items()}
-    return row | architecture(night)
+    own, truth = architecture(night), architecture(expert)
+    minutes = compared.n_epochs * expert.epoch_seconds / 60
+    shown = {key: never_shown(key, minutes) if np.isnan(value) else value for key, value in own.items()}
+    return row | own | {ERRORS[key]: shown[key] - truth[key] for key in truth}
 
 
 def measure_panel(panel: Sequence[Hypnogram], labels: Labels | None) -> dict[str, float]:
@@ -272,8 +222,6 @@ def shape(expert: Hypnogram, labels: Labels, base: Profile) -> dict[str, Any]:
     """
     scored = replace(expert, labels=np.where(expert.labels < 0, np.int8(-1), labels))
     lengths = np.minimum(bouts_of(labels).lengths, LONGEST_BOUT + 1)
-    return {
-        "joint": validity(scored, base).joint.value,
-        "pairs": pair_counts(labels, expert.scheme.n_stages).ravel().tolist(),
-        "bouts": np.bincount(lengths, minlength=LONGEST_BOUT + 2)[1:].tolist(),
-    }
+    bouts = np.bincount(lengths, minlength=LONGEST_BOUT + 2)[1:].tolist()
+    pairs = pair_counts(labels, expert.scheme.n_stages).ravel().tolist()
+    return {"joint": validity(scored, base).joint.value, "pairs": pairs, "bouts": bouts}

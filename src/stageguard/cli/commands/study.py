@@ -53,7 +53,7 @@ def status(folder: Path, as_json: bool) -> None:
         "smoke": results.config.smoke,
         "jobs": results.about["n_jobs"],
         "done": results.n_done,
-        "failed": results.failures,
+        "failed": results.about["failures"],
         "commit": results.about["environment"]["commit"],
     }
     if as_json:
@@ -61,8 +61,8 @@ def status(folder: Path, as_json: bool) -> None:
         return
     out = Console()
     smoke = " (smoke version)" if facts["smoke"] else ""
-    out.print(f"{facts['study']}{smoke}: {results.progress} done, {len(results.failures)} failed")
-    for failure in results.failures:
+    out.print(f"{facts['study']}{smoke}: {results.progress} done, {len(facts['failed'])} failed")
+    for failure in facts["failed"]:
         out.print(failure)
 
 
@@ -145,13 +145,14 @@ def run(
         except Stopped as stopped:
             stopped.done = f"{count(n_done, 'job')} done; the same command goes on"
             raise
-    page = write_report(results)
+    write_report(results)
+    failed = results.about["failures"]
     if as_json:
-        print_json({"report": str(page), "done": results.n_done, "failed": results.failures})
+        print_json({"folder": str(output), "done": results.n_done, "failed": failed})
     else:
-        Console().print(f"{results.progress} done. Tables and figure: {page}")
-    if results.failures:
-        print_error(f"{count(len(results.failures), 'job')} failed: {results.failures[0]}")
+        Console().print(f"{results.progress} done. Tables and figure: {output}")
+    if failed:
+        print_error(f"{count(len(failed), 'job')} failed: {failed[0]}")
         raise Exit(1)
 
 
@@ -213,7 +214,7 @@ def compare(folders: tuple[Path, ...], output: Path | None, form: Literal["md", 
 @study.command("report")
 @folder_argument
 def report(folder: Path) -> None:
-    """Write all tables, the figure, and one page that shows them.
+    """Write all tables and the figure.
 
     Examples
     --------
@@ -222,4 +223,5 @@ def report(folder: Path) -> None:
     from stageguard.study.figures import write_report
     from stageguard.study.store import read_results
 
-    Console().print(f"Wrote {write_report(read_results(folder))}")
+    for path in write_report(read_results(folder)):
+        Console().print(f"Wrote {path}")
