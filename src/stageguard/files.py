@@ -76,6 +76,10 @@ def checked_file(path: Path, kind: str) -> Path:
         storage.refuse_lost_slash(path)
         try:
             facts = path.stat()
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise file_error(path, "cannot be read (Too many levels of symbolic links).") from None
+            raise
         except ValueError:  # a zero character in its name
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path)) from None
         if stat.S_ISDIR(facts.st_mode):

@@ -49,7 +49,7 @@ def test_pins_are_typed_from_1(run, file, tmp_path, as_table):
 def test_bad_pins_count_from_0_in_python():
     with pytest.raises(PinError) as error:
         sg.decode(night(), profile_of(), pins={40: "R"})
-    refusal(error, "pin at epoch 40 is out of range, expected 0 to 39")
+    refusal(error, "out of range, expected 0 to 39")
 
 
 def test_changes_are_listed_from_1_and_json_counts_from_0(run, file, tmp_path):

@@ -140,7 +140,8 @@ def test_a_wide_screen_shows_every_column_of_a_decoded_card(browser, tmp_path):
     made = [sg.simulate_night("human-psg-5", hours=6, seed=seed) for seed in range(4)]
     decoded = [sg.decode(each.density, "human-psg-5") for each in made]
     others = [sg.Hypnogram(np.roll(each.expert.labels, 9), AASM5, 30.0) for each in made]
-    panels = [[each.expert, other, other] for each, other in zip(made, others, strict=True)]
+    third = [replace(each, labels=np.roll(each.labels, 3)) for each in others]
+    panels = [[each.expert, *rest] for each, *rest in zip(made, others, third, strict=True)]
     shown = sg.grade(panels, decoded)
     grades = {  # as wide as real ones
         key: replace(
