@@ -282,8 +282,8 @@ def write_together(
                 continue
             if make_folders:
                 targets[path].parent.mkdir(parents=True, exist_ok=True)
-            ready[path], stream = new_temporary(targets[path])
-            with stream:
+            ready[path] = _beside(targets[path], "tmp")  # known before it exists: a signal leaves none
+            with ready[path].open("xb") as stream:
                 stream.write(data)
                 if durable:
                     stream.flush()
