@@ -186,7 +186,7 @@ def sha256_of(document: Mapping[str, Any]) -> str:
 def read_toml(path: Path, what: str) -> dict[str, Any]:
     """Return a TOML file (`what`: "a profile"); a missing file raises Python's own FileNotFoundError."""
     try:
-        data = read_file(path, "TOML")
+        data = read_file(path)
     except FileNotFoundError:
         raise
     except OSError as error:

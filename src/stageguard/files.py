@@ -1,10 +1,9 @@
-"""Read files up to a limit of size, and write one or several files completely or not at all.
+"""Read files, and write one or several files completely or not at all.
 
 A path may be in a store (`storage.py`): small objects are read from local copies, and objects are
 written one at a time.
 
-Only regular files that are not too large for their kind are opened. `tests/base/test_input_files.py` checks
-that every module reads its files through this one.
+Only regular files are opened: a pipe or a device could be read forever.
 """
 
 from __future__ import annotations
@@ -18,10 +17,11 @@ import os
 import re
 import shutil
 import stat
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import count
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, BinaryIO, TextIO
 
 from stageguard import checks, storage
@@ -40,26 +40,14 @@ try:
 except ImportError:  # Windows, where nothing is locked
     fcntl = None
 
-# Largest size of a file of each kind in bytes, far above that of any real file.
-LIMITS = {
-    "a header": 10**6,
-    "TOML": 16 * 2**20,
-    "XML": 32 * 2**20,
-    "JSON": 64 * 2**20,
-    "a list": 64 * 2**20,
-    "annotations": 256 * 2**20,
-    "text": 2**30,
-    "an array": 4 * 2**30,
-    "an ONNX file": 2 * 2**30,
-    "weights": 64 * 2**30,
-    "a recording": 2**40,
-}
+MOST_BYTES = 4 * 2**30  # of a file that is read into memory at once; those read in parts have no limit
 _NUMBERS = count()  # of temporary files of this process
 LINED_LEVELS = 2  # nested lists and objects of written JSON whose entries have a line each
 _ENCODERS = {
     is_ascii: json.JSONEncoder(allow_nan=False, ensure_ascii=is_ascii).encode for is_ascii in (True, False)
 }
 SAVE_FIRST = "is a pipe or a device, expected a file. Save it to one first."
+UNNAMED = "bytes"  # name of the file of bytes that have none, without a suffix that tells a format
 SYNTHETIC_FILE = "synthetic.json"  # in the top folder of a simulated cohort
 SYNTHETIC_WORD = "SYNTHETIC"  # in headers, where a format has room for words
 SYNTHETIC_DEPTH = 6  # folders of the deepest native layout, and then some
@@ -68,52 +56,44 @@ SYNTHETIC_DEPTH = 6  # folders of the deepest native layout, and then some
 # ---- reading
 
 
-def checked_file(path: Path, kind: str) -> Path:
-    """Return the path if it leads to a regular file that is not too large for its kind."""
+def checked_file(path: Path) -> Path:
+    """Return the path if it leads to a regular file, also through links; if none is there: OSError."""
     if storage.is_remote(path):
-        size = storage.size_of(path)
-    else:
-        storage.refuse_lost_slash(path)
-        try:
-            facts = path.stat()
-        except OSError as error:
-            if error.errno == errno.ELOOP:
-                raise file_error(path, "cannot be read (Too many levels of symbolic links).") from None
-            raise
-        except ValueError:  # a zero character in its name
-            raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path)) from None
-        if stat.S_ISDIR(facts.st_mode):
-            raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))
-        if not stat.S_ISREG(facts.st_mode):
-            raise file_error(path, SAVE_FIRST)
-        size = facts.st_size
-    if size is not None and size > LIMITS[kind]:
-        raise _too_large(path, kind, size)
+        storage.size_of(path)
+        return path
+    storage.refuse_lost_slash(path)
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise file_error(path, "cannot be read (Too many levels of symbolic links).") from None
+        raise
+    except ValueError:  # a zero character in its name
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path)) from None
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))
+    if not stat.S_ISREG(mode):
+        raise file_error(path, SAVE_FIRST)
     return path
 
 
-def local_file(path: Path, kind: str) -> Path:
+def local_file(path: Path) -> Path:
     """Return a checked file for a library that opens files of this computer; of an object, a local copy."""
-    checked_file(path, kind)
-    if not storage.is_remote(path):
-        return path
-    copy = storage.local_copy(path, LIMITS[kind])
-    if (size := copy.stat().st_size) > LIMITS[kind]:  # the store did not tell
-        raise _too_large(path, kind, size)
-    return copy
+    checked_file(path)
+    return storage.local_copy(path) if storage.is_remote(path) else path
 
 
-def seekable_file(path: Path, kind: str) -> Path | BinaryIO:
+def seekable_file(path: Path) -> Path | BinaryIO:
     """Return a checked file for a library that reads parts of it; of a large object, a stream."""
-    if storage.is_remote(path) and (storage.size_of(checked_file(path, kind)) or 0) > storage.SMALL_BYTES:
+    if storage.is_remote(path) and (storage.size_of(path) or 0) > storage.SMALL_BYTES:
         return storage.open_object(path)
-    return local_file(path, kind)
+    return local_file(path)
 
 
 def special(path: Path) -> str | None:
     """Return why a path is refused that is no regular file, such as a pipe; None for other paths."""
     try:
-        checked_file(path, "a recording")
+        checked_file(path)
     except StageGuardError as error:
         return str(error)
     except OSError:  # reported when the file is read
@@ -127,30 +107,33 @@ def refuse_special(path: Path) -> None:
         raise InputError(problem)
 
 
-def open_file(path: Path, kind: str, *, buffering: int = -1) -> BinaryIO:
+def open_file(path: Path, *, buffering: int = -1) -> BinaryIO:
     """Return a file that is open for reading bytes; `buffering` of 0 is for many small slices."""
-    file = seekable_file(path, kind) if buffering else local_file(path, kind)
+    file = seekable_file(path) if buffering else local_file(path)
     return file.open("rb", buffering=buffering) if isinstance(file, Path) else file
 
 
-def open_text(path: Path, kind: str, *, encoding: str = "utf-8", errors: str = "strict") -> TextIO:
+def open_text(path: Path, *, encoding: str = "utf-8", errors: str = "strict") -> TextIO:
     """Return a file that is open for reading text, with its line ends as they are."""
-    return local_file(path, kind).open(encoding=encoding, errors=errors, newline="")
+    return local_file(path).open(encoding=encoding, errors=errors, newline="")
 
 
-def read_file(path: Path, kind: str) -> bytes:
-    """Return the bytes of a file."""
-    return local_file(path, kind).read_bytes()
+def read_file(path: Path) -> bytes:
+    """Return the bytes of a file of at most `MOST_BYTES`."""
+    file = local_file(path)
+    if (size := file.stat().st_size) > MOST_BYTES:
+        raise file_error(path, f"has {size:,} bytes, expected at most {MOST_BYTES:,}.")
+    return file.read_bytes()
 
 
-def read_text(path: Path, kind: str, *, encoding: str = "utf-8", errors: str = "strict") -> str:
+def read_text(path: Path, *, encoding: str = "utf-8", errors: str = "strict") -> str:
     """Return the text of a file, with plain line ends."""
-    return io.TextIOWrapper(io.BytesIO(read_file(path, kind)), encoding=encoding, errors=errors).read()
+    return io.TextIOWrapper(io.BytesIO(read_file(path)), encoding=encoding, errors=errors).read()
 
 
-def file_sha256(path: Path, kind: str) -> str:
+def file_sha256(path: Path) -> str:
     """Return the SHA-256 of a file that may be larger than the memory."""
-    with local_file(path, kind).open("rb") as file:
+    with local_file(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -160,7 +143,7 @@ parse_json = json.loads
 def load_json(path: Path) -> Any:
     """Return the content of a JSON file; a damaged file raises a one-line error."""
     try:
-        return json.loads(read_file(path, "JSON").decode("utf-8-sig"))
+        return json.loads(read_file(path).decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())[:120]
         raise file_error(path, f"is not readable JSON ({reason}). Was it copied completely?") from None
@@ -192,6 +175,45 @@ def is_synthetic(path: str | Path) -> bool:
     inner = inner.absolute()
     folders = (inner, *inner.parents)[: SYNTHETIC_DEPTH + 1]
     return any((folder / SYNTHETIC_FILE).is_file() for folder in folders)
+
+
+# ---- bytes and open files, for readers that read files
+
+
+def is_stream(source: object) -> bool:
+    """Whether an argument is the content of a file: bytes, or an object that is open for reading."""
+    return isinstance(source, bytes | bytearray | memoryview) or callable(getattr(source, "read", None))
+
+
+@contextlib.contextmanager
+def as_file(source: Any) -> Iterator[Path]:
+    """Yield a file with the content of bytes or of an open file; it is removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="stageguard-") as folder:
+        yield _write_source(source, Path(folder))
+
+
+def kept_file(source: Any) -> Path:
+    """Return a file with the content of bytes or of an open file, which is kept until this process ends."""
+    return _write_source(source, storage.own_folder())
+
+
+def _write_source(source: Any, folder: Path) -> Path:
+    name = getattr(source, "name", None)
+    name = PurePath(name).name if isinstance(name, str) else ""
+    stream = source if callable(getattr(source, "read", None)) else io.BytesIO(source)
+    path = folder / (name or UNNAMED)
+    with path.open("wb") as file:
+        try:
+            shutil.copyfileobj(stream, file)
+        except (TypeError, io.UnsupportedOperation, ValueError) as error:
+            raise _unreadable(source, error) from None
+    return path
+
+
+def _unreadable(source: Any, error: Exception) -> InputError:
+    if isinstance(error, TypeError):  # text was read
+        return InputError(f'{type(source).__name__} is open as text, expected bytes: open(path, "rb").')
+    return InputError(f"{type(source).__name__} cannot be read ({error}), expected a file open for reading.")
 
 
 # ---- errors
@@ -228,10 +250,6 @@ def file_error(path: Path | str, *reason: object, code: str = "") -> FileFormatE
     error = FileFormatError(f"{name}: {text}")
     error.reason, error.code = text, code
     return error
-
-
-def _too_large(path: Path, kind: str, size: int) -> FileFormatError:
-    return file_error(path, f"has {size:,} bytes, expected at most {LIMITS[kind]:,} of {kind}.")
 
 
 # ---- writing
@@ -319,7 +337,7 @@ def _undo_file(target: Path, kept: list[Path]) -> Callable[[], object]:
 def _undo_object(path: Path) -> Callable[[], object]:
     """Return what restores an object that will be replaced."""
     try:
-        return partial(storage.write_object, path, read_file(path, "a recording"), overwrite=True)
+        return partial(storage.write_object, path, read_file(path), overwrite=True)
     except FileNotFoundError:
         return partial(remove_file, path)
 
@@ -354,7 +372,7 @@ def check_places(paths: Iterable[Path], *, overwrite: bool = False) -> None:
                 f"cannot write {path}: web addresses can only be read. Choose a file or a store."
             )
         try:
-            checked_file(path, "a recording")
+            checked_file(path)
         except FileNotFoundError:
             continue
         except IsADirectoryError:

@@ -248,7 +248,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 def read_toml(path: Path, what: str) -> dict[str, Any]:
     """Return a TOML document (`what`: "a profile"); a missing file raises Python's own FileNotFoundError."""
     try:
-        data = read_file(path, "TOML")
+        data = read_file(path)
     except IsADirectoryError:
         raise file_error(path, "is a folder, expected a .toml file.") from None
     except FileNotFoundError:

@@ -13,6 +13,7 @@ import hashlib
 import os
 import posixpath
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -284,7 +285,7 @@ def scratch_file(path: Path) -> Path:
     return Path(_folder_of(os.getpid()).name) / f"{name}.scratch"
 
 
-def local_copy(path: Path, most_bytes: int) -> Path:
+def local_copy(path: Path) -> Path:
     """Return a local copy of an object, of the same name; fetch it if there is none of this version."""
     with _file_system(path) as (fs, name):
         version = f"{path}\n{fs.ukey(name)}\n{sorted(cast(Any, path).storage_options.items())}"
@@ -296,18 +297,9 @@ def local_copy(path: Path, most_bytes: int) -> Path:
             folder.mkdir(exist_ok=True)
             partial = folder / ".partial"
             with fs.open(name, "rb") as stream, partial.open("wb") as copy:
-                copy_stream(stream, copy, most_bytes)
+                shutil.copyfileobj(stream, copy, BLOCK_BYTES)
             partial.replace(place)
     return place
-
-
-def copy_stream(stream: Any, copy: BinaryIO, most_bytes: int) -> int:
-    """Copy bytes up to one beyond a limit, so that the copy is seen to be too large; return how many."""
-    n_bytes = 0
-    while n_bytes <= most_bytes and (block := stream.read(min(BLOCK_BYTES, most_bytes + 1 - n_bytes))):
-        copy.write(block)
-        n_bytes += len(block)
-    return n_bytes
 
 
 def open_object(path: Path) -> BinaryIO:

@@ -26,7 +26,7 @@ from stageguard.errors import (
     OutputExistsError,
     StageGuardError,
 )
-from stageguard.files import LIMITS, read_file, real_path, write_together
+from stageguard.files import read_file, real_path, write_together
 from stageguard.formats.registry import formats, named
 from stageguard.storage import is_remote, location
 from stageguard.synthetic.cohort import Plan, simulate_cohort
@@ -185,9 +185,9 @@ def test_objects_that_are_no_files(memory, night):
 
 def test_objects_have_limits(memory, monkeypatch):
     memory.pipe("/large.csv", b"x" * 100)
-    monkeypatch.setitem(LIMITS, "text", 99)
+    monkeypatch.setattr("stageguard.files.MOST_BYTES", 99)
     with pytest.raises(FileFormatError, match=r"^large.csv: has 100 bytes, expected at most 99"):
-        read_file(location("memory://large.csv"), "text")
+        read_file(location("memory://large.csv"))
 
 
 # ---- bytes and open files

@@ -22,7 +22,6 @@ from recording_files import (
     write_edf_hypnogram,
 )
 from stageguard.errors import FileFormatError, StageGuardWarning
-from stageguard.files import LIMITS
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import is_hypnogram, read_hypnogram_file
 from stageguard.formats.sniffing import xml_root
@@ -193,11 +192,6 @@ def test_cut_xml_is_refused(tmp_path):
     text = nsrr_xml(NIGHT)
     for length in (len(text) // 2, len(text) - 3):
         assert "is not readable XML" in complaint(xml(tmp_path, text[:length]))
-
-
-def test_large_xml_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setitem(LIMITS, "XML", 100)
-    assert mentions(complaint(xml(tmp_path, nsrr_xml(NIGHT))), 100, "XML")
 
 
 def test_other_xml_names_its_root(tmp_path):

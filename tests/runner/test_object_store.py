@@ -155,9 +155,9 @@ def test_a_store_without_credentials_or_answer_is_one_line(monkeypatch, run):
 def test_an_object_that_changes_is_read_again(store, nights, monkeypatch):
     path = location(f"{store.bucket}/note.txt")
     store.pipe(str(path), b"one")
-    assert read_file(path, "text") == b"one"
+    assert read_file(path) == b"one"
     store.pipe(str(path), b"two")
-    assert read_file(path, "text") == b"two"
+    assert read_file(path) == b"two"
 
 
 def decode_in_process(*arguments: str) -> subprocess.Popen[bytes]:

@@ -191,7 +191,7 @@ def _start(value: object) -> datetime | None:
 
 def _read_json(path: Path) -> Labels:
     try:
-        content = parse_json(read_file(path, "JSON"))
+        content = parse_json(read_file(path))
     except (ValueError, RecursionError) as error:
         raise dataset_error(path, f"is not readable JSON ({str(error)[:80]}).") from None
     if not isinstance(content, list) or not all(type(each) is int for each in content):

@@ -150,7 +150,7 @@ def difference(file: RemoteFile, path: Path) -> str | None:
 
 def digest(path: Path, name: str) -> str:
     """Return the hexadecimal digest of a file."""
-    with open_file(path, "a recording") as stream:
+    with open_file(path) as stream:
         new = partial(hashlib.new, name, usedforsecurity=False)
         return hashlib.file_digest(stream, new).hexdigest()  # type: ignore[arg-type]
 
@@ -173,7 +173,7 @@ class _Part:
         Without a version, and without a published digest, a change of the file could not be detected.
         """
         with contextlib.suppress(OSError, ValueError, KeyError):
-            note = parse_json(read_file(self.note, "JSON"))
+            note = parse_json(read_file(self.note))
             version = str(note["version"])
             if note["url"] == self.file.url and (version or self.file.sha256 or self.file.md5):
                 return self.size, version

@@ -147,7 +147,7 @@ def read_ledger(folder: Path) -> dict[str, Kept]:
     if not path.is_file():
         return {}
     try:
-        entries = parse_json(read_file(path, "JSON"))["files"]
+        entries = parse_json(read_file(path))["files"]
         unpacked = [{str(name): int(size) for name, size in each.pop("unpacked").items()} for each in entries]
         files = [RemoteFile(**each) for each in entries]
     except (ValueError, KeyError, TypeError) as error:
@@ -164,7 +164,7 @@ def unpack_archive(archive: Path, *, overwrite: bool = False) -> tuple[Path, ...
     existing file is kept if it is the same; if it differs, it is an error without ``overwrite``.
     """
     try:
-        with zipfile.ZipFile(local_file(archive, "a recording")) as opened:
+        with zipfile.ZipFile(local_file(archive)) as opened:
             members = [
                 item
                 for item in opened.infolist()
@@ -221,7 +221,7 @@ def _extract(opened: zipfile.ZipFile, item: zipfile.ZipInfo, destination: Path, 
 
 def _crc(path: Path) -> int:
     value = 0
-    with open_file(path, "a recording") as stream:
+    with open_file(path) as stream:
         while block := stream.read(_BLOCK):
             value = zlib.crc32(block, value)
     return value
@@ -384,7 +384,7 @@ def _published_files(folder: Path) -> tuple[dict[str, RemoteFile], list[Problem]
     problems: list[Problem] = []
     sums = folder / SUMS
     if sums.is_file():
-        digests = parse_sha256sums(read_text(sums, "a list", errors="replace"))
+        digests = parse_sha256sums(read_text(sums, errors="replace"))
         files = {path: RemoteFile(path, "", sha256=digest) for path, digest in digests.items()}
     for path, kept in read_ledger(folder).items():
         if kept.unpacked:

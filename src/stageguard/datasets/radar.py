@@ -83,7 +83,7 @@ class _NpzFile:
         if name not in self.names():
             return None
         self.shape(name)
-        with np.load(local_file(self.path, "a recording"), allow_pickle=False) as archive:
+        with np.load(local_file(self.path), allow_pickle=False) as archive:
             return np.asarray(archive[name])
 
     def fact(self, name: str, fact: str) -> Any:
@@ -93,7 +93,7 @@ class _NpzFile:
         return None if values is None else values.item()
 
     def _archive(self) -> zipfile.ZipFile:
-        return zipfile.ZipFile(local_file(self.path, "a recording"))
+        return zipfile.ZipFile(local_file(self.path))
 
 
 def time_axis(shape: tuple[int, ...]) -> int:
@@ -475,7 +475,7 @@ def _stage(path: Path, code: Any, stages: Mapping[str, str]) -> str | None:
 
 def _parse(path: Path, folder: Path) -> Iterator[Mapped]:
     try:
-        document = schema.read_table(MappingFile, parse_toml(read_text(path, "TOML")))
+        document = schema.read_table(MappingFile, parse_toml(read_text(path)))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise dataset_error(path, f"is no TOML ({error}).") from None
     except InputError as error:

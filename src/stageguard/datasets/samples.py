@@ -123,7 +123,7 @@ def hdf5_row(path: Path, dataset: Any) -> Samples:
 
 def mat_row(path: Path, variable: str) -> Samples:
     """Return a vector of a MAT-file, version 5 to 7 (through scipy) or 7.3 (through h5py)."""
-    with open_file(path, "a recording") as file:
+    with open_file(path) as file:
         head = file.read(1024)
     if head.startswith(b"MATLAB 5.0") and _HDF5 not in head:
         return _mat5_row(path, variable)
@@ -136,7 +136,7 @@ def mat_row(path: Path, variable: str) -> Samples:
 def _mat5_row(path: Path, variable: str) -> Samples:
     io = library("scipy.io", f"reading {named(path)}")
     with reading(path):
-        shapes = {name: shape for name, shape, _ in io.whosmat(local_file(path, "a recording"))}
+        shapes = {name: shape for name, shape, _ in io.whosmat(local_file(path))}
     name = _pick(path, variable, list(shapes))
     shape = tuple(int(n) for n in shapes[name])
     length = int(np.prod(shape))
@@ -147,7 +147,7 @@ def _mat5_row(path: Path, variable: str) -> Samples:
 
     def load() -> Iterator[Array]:
         with reading(path):
-            yield np.ravel(io.loadmat(local_file(path, "a recording"), variable_names=[name])[name])
+            yield np.ravel(io.loadmat(local_file(path), variable_names=[name])[name])
 
     return spool_samples(length, load, path)
 
@@ -172,14 +172,14 @@ def table_columns(path: Path, wanted: Sequence[str]) -> dict[str, Samples]:
     parquet = library("pyarrow.parquet" if is_parquet else "pyarrow.csv", f"reading {named(path)}")
     if not is_parquet:
         return _csv_columns(path, wanted, parquet)
-    with reading(path), parquet.ParquetFile(local_file(path, "a recording")) as file:
+    with reading(path), parquet.ParquetFile(local_file(path)) as file:
         length = int(file.metadata.num_rows)
         names = [name for name in wanted if name in file.schema_arrow.names]
     if not length:
         raise dataset_error(path, "has no rows.")
 
     def load(name: str) -> Iterator[Array]:
-        with reading(path), parquet.ParquetFile(local_file(path, "a recording")) as file:
+        with reading(path), parquet.ParquetFile(local_file(path)) as file:
             for batch in file.iter_batches(batch_size=_BLOCK, columns=[name]):
                 yield batch.column(0).to_numpy(zero_copy_only=False)
 
@@ -188,14 +188,14 @@ def table_columns(path: Path, wanted: Sequence[str]) -> dict[str, Samples]:
 
 def _csv_columns(path: Path, wanted: Sequence[str], csv: Any) -> dict[str, Samples]:
     """Return columns of a CSV file, parsed once into temporary files."""
-    with open_text(path, "a recording", encoding="utf-8-sig") as file:
+    with open_text(path, encoding="utf-8-sig") as file:
         header = [name.strip().strip('"') for name in file.readline(LONGEST_HEADER).split(",")]
     names = [name for name in wanted if name in header]
     if not names:
         return {}
     options = csv.ConvertOptions(include_columns=names, column_types=dict.fromkeys(names, "float64"))
     layout = csv.ReadOptions(column_names=header, skip_rows=1)
-    source = local_file(path, "a recording")
+    source = local_file(path)
     with reading(path), csv.open_csv(source, read_options=layout, convert_options=options) as reader:
         rows = ([column.to_numpy(zero_copy_only=False) for column in batch.columns] for batch in reader)
         return dict(zip(names, spool(rows, path, len(names)), strict=True))
@@ -209,10 +209,10 @@ def sheet_rows(path: Path) -> list[list[Cell]]:
     if path.suffix == ".xls":
         xlrd = library("xlrd", f"reading {path.name}")
         with reading(path):
-            sheet = xlrd.open_workbook(str(local_file(path, "a list"))).sheet_by_index(0)
+            sheet = xlrd.open_workbook(str(local_file(path))).sheet_by_index(0)
             return [list(sheet.row_values(row)) for row in range(sheet.nrows)]
     openpyxl = library("openpyxl", f"reading {path.name}")
-    with faults_named(path.name), open_file(path, "a list") as file:
+    with faults_named(path.name), open_file(path) as file:
         try:
             with zipfile.ZipFile(file) as archive:
                 n_bytes = sum(item.file_size for item in archive.infolist())

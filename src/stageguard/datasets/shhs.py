@@ -226,7 +226,7 @@ def _version(path: Path) -> tuple[int, ...]:
 
 def _read_table(path: Path) -> list[dict[str, str]]:
     # free text may be in a Windows encoding
-    table = read_delimited(path, kind="text", delimiter=",", fallback="latin-1")
+    table = read_delimited(path, delimiter=",", fallback="latin-1")
     header = tuple(name.lower() for name in table.header)
     if "nsrrid" not in header:
         raise dataset_error(path, "has no column nsrrid, expected a table of SHHS from the NSRR.")

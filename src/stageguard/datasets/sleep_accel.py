@@ -180,13 +180,13 @@ def _sort_rows(rows: Floats) -> Floats:
 
 def _numbers(path: Path, n_columns: int) -> Floats:
     """Return the numbers of a text file, separated by blanks or commas."""
-    with open_text(path, "text", encoding="ascii", errors="replace") as file:
+    with open_text(path, encoding="ascii", errors="replace") as file:
         first = next((line for line in file if line.strip()), "")
     if not first:
         raise dataset_error(path, "is empty. Was it fetched completely?")
     try:
         rows: Floats = np.loadtxt(
-            local_file(path, "text"), delimiter="," if "," in first else None, ndmin=2, comments=None
+            local_file(path), delimiter="," if "," in first else None, ndmin=2, comments=None
         )
     except ValueError as error:
         raise dataset_error(path, f"is not a table of numbers ({' '.join(str(error).split())}).") from None

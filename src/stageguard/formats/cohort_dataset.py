@@ -285,7 +285,7 @@ def _id_runs(column: Any) -> list[tuple[str, int]]:
 
 def _opened(file: DatasetFile) -> Any:
     _, parquet = pyarrow_modules(file.path, "reading")
-    return open_parquet(parquet, file.path, "a recording", texts=file.texts, memory_map=True)
+    return open_parquet(parquet, file.path, texts=file.texts, memory_map=True)
 
 
 # what a dataset is
@@ -408,7 +408,7 @@ def describe_dataset(root: Path, places: Sequence[str]) -> dict[str, Any]:
 def _described(root: Path, files: Sequence[DatasetFile]) -> dict[str, Any]:
     facts = {"file": root.name, "bytes": sum(file.n_bytes for file in files)}
     if [file.path for file in files] == [root]:
-        return facts | {"sha256": file_sha256(root, "a recording")}
+        return facts | {"sha256": file_sha256(root)}
     lines = "".join(f"{file.place} {file.n_bytes} {file.footer_sha256}\n" for file in files)
     places = [file.place for file in files]
     return facts | {"sha256": hashlib.sha256(lines.encode()).hexdigest(), "files": places}
@@ -465,7 +465,7 @@ def _dataset_file(path: Path, root: Path) -> DatasetFile:
 
 def _read_columns(path: Path, columns: list[str]) -> Any:
     _, parquet = pyarrow_modules(path, "reading")
-    with faults_of_arrow(path), open_parquet(parquet, path, "a recording") as file:
+    with faults_of_arrow(path), open_parquet(parquet, path) as file:
         return file.read(columns=columns)
 
 
@@ -473,7 +473,7 @@ def _footer(path: Path) -> tuple[bytes, Any, Any]:
     """Return the footer of a Parquet file as bytes, its metadata and its schema."""
     arrow, parquet = pyarrow_modules(path, "reading")
     try:
-        with open_file(path, "a recording") as file:
+        with open_file(path) as file:
             file.seek(-FOOTER_BYTES, 2)
             n_bytes = int.from_bytes(file.read(4), "little")
             file.seek(-(FOOTER_BYTES + n_bytes), 2)

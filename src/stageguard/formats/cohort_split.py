@@ -85,8 +85,8 @@ def _write_sidecars(path: Path, found: Mapping[str, Path]) -> None:
         profile = recorded_profile(sidecar, record["profile"])
         beside = {each["file"]: each["sha256"] for each in record.get("beside", ())}
         are_written = {
-            path: record["table"]["sha256"] == file_sha256(path, "a recording"),
-            nights: beside.get(nights.name) == file_sha256(nights, "text"),
+            path: record["table"]["sha256"] == file_sha256(path),
+            nights: beside.get(nights.name) == file_sha256(nights),
             sidecar: is_as_written(content),
         }
         for file in (file for file, is_written in are_written.items() if not is_written):
@@ -95,12 +95,12 @@ def _write_sidecars(path: Path, found: Mapping[str, Path]) -> None:
         options = record["run"]["options"]
         acting = profile.for_nights_of(options.get("stager"), options.get("cohort"))
         biases = acting.calibration.biases
-        rows = read_delimited(nights, kind="text", delimiter="\t", quotes=False).records()
+        rows = read_delimited(nights, delimiter="\t", quotes=False).records()
         of_night = {read_cell(row[ID]): row for row in rows}
         for name, file in found.items():
             recorded = {
                 "n_epochs": int(of_night[name]["n_epochs"]),
-                "sha256": file_sha256(file, "a recording"),
+                "sha256": file_sha256(file),
                 "start": None,
             }
             of_file = {

@@ -123,7 +123,7 @@ def joining(output: Path, stream: BinaryIO) -> Iterator[Callable[[Path], None]]:
         stream.write((delimiter.join((ID, *OWN_COLUMNS)) + "\n").encode())
 
         def add_text(part: Path) -> None:
-            with open_file(part, "a recording") as file:
+            with open_file(part) as file:
                 shutil.copyfileobj(file, stream)
 
         yield add_text
@@ -133,7 +133,7 @@ def joining(output: Path, stream: BinaryIO) -> Iterator[Callable[[Path], None]]:
 
     def add_rows(part: Path) -> None:
         nonlocal writer
-        table = part_table(output, read_file(part, "a recording"))
+        table = part_table(output, read_file(part))
         writer = writer or parquet.ParquetWriter(stream, table.schema, **_PARQUET_OPTIONS)
         writer.write_table(table)
 
@@ -224,7 +224,7 @@ def part_rows(output: Path, part: bytes) -> Iterator[CellRow]:
 
 def _text_rows(path: Path) -> Iterator[CellRow]:
     """Yield the cells of each non-empty line, the header first."""
-    with open_text(path, "a recording", encoding="utf-8-sig") as file:
+    with open_text(path, encoding="utf-8-sig") as file:
         lines = (line for line in file if line.strip())
         first = next(lines, "").rstrip("\r\n")
         widest = max(DELIMITERS, key=lambda mark: len(split_line(first, mark)))
@@ -234,7 +234,7 @@ def _text_rows(path: Path) -> Iterator[CellRow]:
 
 def _parquet_rows(path: Path) -> Iterator[CellRow]:
     _, parquet = pyarrow_modules(path, "reading")
-    with open_parquet(parquet, path, "a recording", memory_map=True) as file:
+    with open_parquet(parquet, path, memory_map=True) as file:
         yield list(file.schema_arrow.names)
         for batch in file.iter_batches(use_threads=False):
             yield from _batch_rows(unpacked_texts(path, batch))

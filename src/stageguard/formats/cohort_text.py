@@ -60,7 +60,7 @@ class TextCohort:
 
     def describe(self) -> dict[str, Any]:
         """Return name, size and hash of the file."""
-        sha256 = file_sha256(self.path, "a recording")
+        sha256 = file_sha256(self.path)
         return {"file": self.path.name, "bytes": self.path.stat().st_size, "sha256": sha256}
 
     def knowing_its_first(self) -> TextCohort:
@@ -92,7 +92,7 @@ class TextCohort:
     def _chunks(self) -> Iterator[TextChunk]:
         path = self.path
         try:
-            with open_text(path, "a recording", encoding="utf-8-sig") as file:
+            with open_text(path, encoding="utf-8-sig") as file:
                 lines = (line.rstrip("\r\n") for line in file)
                 head = list(islice(lines, HEADER_SEARCH_LINES))
                 if not any(line.strip() for line in head):

@@ -327,7 +327,7 @@ def read_quality(path: Path) -> QualityTable:
                 path, f"expected one number per epoch, got shape {array.shape} of {array.dtype}."
             )
         return QualityTable(path, np.asarray(array, dtype=np.float64))
-    table = read_delimited(path, kind="text")
+    table = read_delimited(path)
     if len(table.header) == 1 and is_number(table.header[0]):  # no header: the first line is a number, too
         lines = [table.lines[0] - 1 if table.lines else 1, *table.lines]
         table = replace(

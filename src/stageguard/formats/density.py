@@ -59,7 +59,7 @@ def existing_file(source: str | os.PathLike[str]) -> Path:
     if "\x00" in str(path):
         raise InputError(f"the path {str(path)[:60]!r} has a NUL in it, expected the name of a file.")
     try:
-        return checked_file(path, "a recording")
+        return checked_file(path)
     except IsADirectoryError:
         raise file_error(path, "is a folder, expected a file. Name the files in it.") from None
     except (FileNotFoundError, NotADirectoryError):

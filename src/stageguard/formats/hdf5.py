@@ -26,11 +26,11 @@ def opened_hdf5(path: Path, what: str, extra: str | None = "recordings") -> Iter
     `what` begins the error if the library is missing, and `extra` installs it.
     """
     h5py = library("h5py", what, extra)
-    facts = local_file(path, "a recording").stat()
+    facts = local_file(path).stat()
     foreign = _foreign_part(path, facts.st_mtime_ns, facts.st_size)
     if foreign is not None:
         raise file_error(path, foreign, " Save a copy that holds its data itself.")
-    with h5py.File(local_file(path, "a recording"), "r") as file:
+    with h5py.File(local_file(path), "r") as file:
         yield file
 
 
@@ -54,7 +54,7 @@ def _foreign_part(path: Path, *_: int) -> str | None:
             return f"the data of its {_quote(name)} lie in other files, expected them in this one."
         return None
 
-    with h5py.File(local_file(path, "a recording"), "r") as file:
+    with h5py.File(local_file(path), "r") as file:
         problem: str | None = file.id.links.visit(of_link, info=True) or file.visititems(of_item)
         return problem
 

@@ -344,7 +344,7 @@ def _definition(profile: Profile) -> dict[str, Any]:
 
 def describe_file(path: Path, data: bytes | None = None, *, folder: Path | None = None) -> dict[str, Any]:
     """Return name, size and SHA-256 of a file, or of the data it is about to hold; its path from a folder."""
-    data = read_file(path, "an array") if data is None else data
+    data = read_file(path) if data is None else data
     described = {"file": path.name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     return described if folder is None else described | {"path": relative_path(path, folder)}
 
@@ -367,7 +367,7 @@ def plain(value: Any) -> Any:
 def read_hypnogram_tsv(path: str | os.PathLike[str]) -> HypnogramTable:
     """Return the rows of a TSV that `write_decoding` wrote; anything else is a FileFormatError."""
     path = location(path)
-    table = read_delimited(path, kind="text", delimiter="\t", quotes=False)
+    table = read_delimited(path, delimiter="\t", quotes=False)
     missing = [name for name in ("stage", "label") if name not in table.header]
     if missing:
         raise file_error(
@@ -393,7 +393,7 @@ def read_whole_sidecar(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return a whole sidecar: the meanings of columns, and the "stageguard" part."""
     path = location(path)
     try:
-        content = parse_json(read_file(path, "JSON"))
+        content = parse_json(read_file(path))
     except (ValueError, RecursionError) as error:
         raise file_error(path, f"is not readable JSON ({error}).") from None
     if not isinstance(content, dict) or not isinstance(content.get("stageguard"), dict):
@@ -420,7 +420,7 @@ def check_recorded(path: Path, content: Mapping[str, Any], n_rows: int) -> None:
             f"has {n_rows:,} epoch{'s' * (n_rows != 1)}, but {n_epochs:,} were decoded by {sidecar}: it was "
             "cut off, or is of another night. Decode the night again.",
         )
-    if hashlib.sha256(read_file(path, "text")).hexdigest() != recorded["sha256"]:
+    if hashlib.sha256(read_file(path)).hexdigest() != recorded["sha256"]:
         text = f"{path.name}: {NOT_AS_WRITTEN}, so stages were edited, or it is of another night."
         warn(text)
     if not is_as_written(content):

@@ -12,7 +12,7 @@ import numpy as np
 
 from stageguard import checks
 from stageguard.errors import FileFormatError, InputError, StageGuardError
-from stageguard.files import faults_named, file_error
+from stageguard.files import as_file, faults_named, file_error, is_stream
 from stageguard.formats import registry
 from stageguard.formats.density import (
     LABELS_ALONE,
@@ -41,7 +41,6 @@ from stageguard.night.stages import SCHEMES, StageScheme, as_scheme, canonical_n
 from stageguard.profile.profile import Profile
 from stageguard.profile.stagers import stager_of_format
 from stageguard.storage import names_file
-from stageguard.streams import as_file, is_stream
 
 
 def read_density(
@@ -114,7 +113,7 @@ def read_density(
     if names_file(source):
         return read_density_file(source, options).density
     if is_stream(source):
-        with as_file(source, "an array") as path:
+        with as_file(source) as path:
             return read_density_file(path, options).density
     return read_density_object(source, options).density
 
@@ -356,7 +355,7 @@ def read_hypnogram(
 def read_hypnogram_file(source: str | os.PathLike[str] | Any, options: FileOptions) -> HypnogramFile:
     """Like `read_hypnogram`, with the argmax, the profile, and remarks on what was assumed."""
     if is_stream(source):
-        with as_file(source, "an array") as path:
+        with as_file(source) as path:
             return parse_hypnogram(existing_file(path), options)[0]
     if not names_file(source):
         from stageguard.formats.objects import read_hypnogram_object

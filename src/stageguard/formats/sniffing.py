@@ -32,7 +32,7 @@ STRANGERS = (
 
 def read_head(path: Path) -> bytes:
     """Return the first bytes of a file, for the tests below."""
-    with open_file(path, "a recording") as file:
+    with open_file(path) as file:
         return file.read(HEAD_BYTES)
 
 

@@ -38,7 +38,7 @@ def read_xml(path: Path, root: str) -> Element:
             return super().start(tag, attributes)
 
     try:
-        with open_file(path, "XML") as file:
+        with open_file(path) as file:
             element: Element = parse(file, DefusedXMLParser(target=Builder())).getroot()
     except FileFormatError:
         raise

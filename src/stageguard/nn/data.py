@@ -54,7 +54,7 @@ _Content = tuple[Sequence[str], npt.NDArray[Any], Mapping[str, npt.NDArray[Any]]
 
 
 def _read_text(path: Path, only: Sequence[str] | None) -> _Content:
-    table = read_delimited(path, kind="text", expected="a header with feature names, then one row per epoch")
+    table = read_delimited(path, expected="a header with feature names, then one row per epoch")
     header = [name.casefold() if name.casefold() in ABOUT[:3] else name for name in table.header]
     cells = dict(zip(header, zip(*table.rows, strict=True), strict=True)) if table.rows else {}
     if not cells or len(cells) != len(header):
@@ -76,7 +76,7 @@ def _number(cell: str, name: str, line: int) -> float:
 
 def _read_archive(path: Path, only: Sequence[str] | None) -> _Content:
     try:
-        with open_file(path, "an array") as file, np.load(file, allow_pickle=False) as archive:
+        with open_file(path) as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in ("features", "names", *ABOUT) if name in archive}
     except (StageGuardError, OSError):
         raise

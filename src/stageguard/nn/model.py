@@ -284,7 +284,7 @@ def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> Train
     for name in (CARD, WEIGHTS):
         if not (folder / name).is_file():
             raise FileFormatError(f"{path}: holds no {name}, expected the folder that `train` wrote.")
-    weights = read_file(folder / WEIGHTS, "weights")
+    weights = read_file(folder / WEIGHTS)
     try:
         card, rest = read_card(load_json(folder / CARD))
         stored = checks.mapping(rest.get("weights"), "weights").get("sha256")

@@ -178,7 +178,7 @@ def load_onnx(path: str | os.PathLike[str]) -> OnnxModel:
     >>> staged = sg.stage("night.edf", model)
     """
     file = as_path(path, "path")
-    data = read_file(file, "an ONNX file")
+    data = read_file(file)
     try:
         session = _open_session(data)
         document = parse_json(session.get_modelmeta().custom_metadata_map.get(METADATA, "null"))

@@ -195,7 +195,7 @@ class _Run:
         if not path.exists():
             return
         try:
-            state = torch.load(io.BytesIO(read_file(path, "weights")), weights_only=True)
+            state = torch.load(io.BytesIO(read_file(path)), weights_only=True)
             stored = state["identity"]
             if any_weight:
                 stored["options"]["penalty_weight"] = own["options"]["penalty_weight"]

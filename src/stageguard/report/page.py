@@ -83,7 +83,7 @@ def _hash(content: str) -> str:
 
 @cache
 def _read(name: str) -> str:
-    return read_text(FOLDER / name, "text")
+    return read_text(FOLDER / name)
 
 
 @cache

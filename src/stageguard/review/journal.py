@@ -112,7 +112,7 @@ class JournalFile:
 
 def read_journal(path: Path) -> JournalFile:
     """Read a journal; a last line that was cut off is left out, any other damage is an error."""
-    data = read_file(path, "text")
+    data = read_file(path)
     if not data.startswith(FIRST_BYTES[: len(data)]):
         raise file_error(path, "is no review. Choose another file.")
     *rows, rest = data.split(b"\n")

@@ -157,7 +157,7 @@ class MontageFile:
 
     def _read(self) -> bytes | None:
         try:
-            return read_file(self.path, "TOML")
+            return read_file(self.path)
         except FileNotFoundError:
             return None
         except IsADirectoryError:

@@ -86,7 +86,7 @@ def _source(folder: Path, recorded: dict[str, Any]) -> Path:
     places = [folder / Path(str(recorded["file"])).name]
     places += [folder / str(recorded["path"])] if recorded.get("path") else []
     for place in places:
-        if place.is_file() and file_sha256(place, "a recording") == recorded["sha256"]:
+        if place.is_file() and file_sha256(place) == recorded["sha256"]:
             return place
     raise file_error(
         places[0], "is not there, or is not the file that was reviewed. Put it beside its review."

@@ -189,7 +189,7 @@ def page_file(name: str) -> tuple[bytes, str] | None:
     listed = {path.name: path for path in PAGE.iterdir() if path.suffix in TYPES and path.is_file()}
     if name not in listed:
         return None
-    return read_file(listed[name], "text"), TYPES[listed[name].suffix]
+    return read_file(listed[name]), TYPES[listed[name].suffix]
 
 
 class JsonEndpoints:

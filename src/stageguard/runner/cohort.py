@@ -190,7 +190,7 @@ def _write_methods(manifest: Manifest, call: CohortCall, folder: Path) -> None:
     path, options = folder / METHODS_TEXT, call.options
     if not manifest.effects:
         return
-    if path.exists() and CITATION not in read_text(path, "text", errors="replace"):
+    if path.exists() and CITATION not in read_text(path, errors="replace"):
         manifest.remarks.append(f"{path} is no text of decode's, so it was left as it is")
         return
     used = call.profile.at_strength(options.strength).for_nights_of(options.stager, options.cohort)

@@ -211,7 +211,7 @@ def _write(
         for path, text in ((files.svg, svg), (files.changes, changes_table)):
             if path is None or text is None or path.name in hashes:
                 continue
-            if _is_full(path) and read_file(path, "text") != text.encode():
+            if _is_full(path) and read_file(path) != text.encode():
                 raise exists_error(path)
     written = write_decoding(
         decoding,
@@ -259,7 +259,7 @@ def _recorded_before(
 
 def _counts_fit(record: Mapping[str, Any], files: WrittenFiles) -> bool:
     """Whether a record counts the epochs as its table does."""
-    header, *rows = (line.split("\t") for line in read_file(files.tsv, "text").decode().splitlines())
+    header, *rows = (line.split("\t") for line in read_file(files.tsv).decode().splitlines())
     changed, filled = header.index("changed"), header.index("filled")
     counted = (len(rows), sum(row[changed] == "1" for row in rows), sum(row[filled] == "1" for row in rows))
     return counted == (record["hypnogram"]["n_epochs"], record["n_changed"], record["n_filled"])
@@ -303,7 +303,7 @@ def _difference(
         return reason
     if "measured" not in record:
         return "its record holds no measures"
-    if sha256(read_file(files.tsv, "text")).hexdigest() != record["hypnogram"]["sha256"]:
+    if sha256(read_file(files.tsv)).hexdigest() != record["hypnogram"]["sha256"]:
         return "was changed after it was written"
     return ""
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from stageguard.arrays import Floats
 from stageguard.errors import FileFormatError, InputError
-from stageguard.files import file_error, refuse_special
+from stageguard.files import file_error
 from stageguard.formats.companions import parse_moment
 from stageguard.formats.density import LABELS_ALONE, DensityFile, existing_file
 from stageguard.formats.outputs import TSV_SUFFIX, describe_file
@@ -211,7 +211,6 @@ def start_of(edf: Path | None, listed_start: datetime | None) -> datetime | None
 
 def refuse_output(path: Path) -> None:
     """Refuse anything but a regular file, and outputs of `decode`, which hold decoded stages."""
-    refuse_special(path)
     existing_file(path)
     if path.name.endswith(TSV_SUFFIX) or is_own_table(path):
         raise file_error(path, "is an output of decode, expected the stager's probabilities.")

@@ -394,8 +394,8 @@ def _is_unchanged(task: TableTask, record: Mapping[str, Any]) -> bool:
 def is_table_unchanged(output: Path, recorded: Mapping[str, Any]) -> bool:
     """Whether a table is what was written, or the files of a dataset are, and no other is among them."""
     if "files" not in recorded:
-        return output.is_file() and file_sha256(output, "a recording") == recorded["sha256"]
-    hashes = {place_in(path, output): file_sha256(path, "a recording") for path in files_below(output)}
+        return output.is_file() and file_sha256(output) == recorded["sha256"]
+    hashes = {place_in(path, output): file_sha256(path) for path in files_below(output)}
     written = {file["file"]: file["sha256"] for file in recorded["files"]}
     return hashes == written and describe_parts(written)["sha256"] == recorded["sha256"]
 
@@ -612,9 +612,9 @@ class TableSource:
         if task.is_dataset:
             written = describe_parts(self.hashes)
         else:
-            with open_file(joined, "a recording") as stream:
+            with open_file(joined) as stream:
                 os.fsync(stream.fileno())
-            written = {"sha256": file_sha256(joined, "a recording")}
+            written = {"sha256": file_sha256(joined)}
         sidecar = json_lines(task.sidecar_of(self.identity, manifest, written, tables)) + "\n"
         remove_file(task.sidecar)  # the old one: a sidecar means that its table is complete
         if task.is_dataset:
@@ -658,7 +658,7 @@ def _is_whole(record_path: Path, rows_path: Path) -> bool:
         return False
     with contextlib.suppress(StageGuardError, OSError, KeyError, TypeError, ValueError):
         content = load_json(record_path)
-        rows = read_file(rows_path, "a recording") if content["rows_sha256"] else b""
+        rows = read_file(rows_path) if content["rows_sha256"] else b""
         nights = json.dumps(content["nights"])
         return bool(content["rows_sha256"] == _sha256(rows) and content["sha256"] == _sha256(nights.encode()))
     return False

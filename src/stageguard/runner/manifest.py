@@ -326,7 +326,7 @@ class Manifest:
         header = _header(path) if path.is_file() else ()
         if header[: len(OWN_COLUMNS)] == OWN_COLUMNS:
             now = {write_cell(row.id) for row in self.nights}
-            old = [line.split("\t") for line in read_text(path, "text").split("\n")[1:]]
+            old = [line.split("\t") for line in read_text(path).split("\n")[1:]]
             rows += [
                 dict(zip(header, row, strict=True)) for row in old
                 if len(row) == len(header) and row[0] not in now
@@ -362,14 +362,14 @@ def read_table(path: Path) -> list[dict[str, str]]:
     """Return the rows that `table_text` wrote, by column; none if there is no such file."""
     if not path.is_file():
         return []
-    header, *rows = (line.split("\t") for line in read_text(path, "text").rstrip("\n").split("\n"))
+    header, *rows = (line.split("\t") for line in read_text(path).rstrip("\n").split("\n"))
     return [dict(zip(header, row, strict=True)) for row in rows]
 
 
 def _header(path: Path) -> tuple[str, ...]:
     """Return the columns of a table, or none if it cannot be read."""
     try:
-        with open_text(path, "text") as file:
+        with open_text(path) as file:
             return tuple(file.readline().rstrip("\n").split("\t"))
     except (OSError, UnicodeDecodeError):
         return ()

@@ -55,8 +55,8 @@ class NamedStager:
     @classmethod
     def of(cls, name: str, device: str = "cpu") -> NamedStager:
         """Return the stager of this name; `load` refuses one that does not exist."""
-        card, kind = (Path(name), "an ONNX file") if is_onnx(name) else (Path(name, "model.json"), "JSON")
-        return cls(name, device, file_sha256(card, kind) if card.is_file() else "")
+        card = Path(name) if is_onnx(name) else Path(name, "model.json")
+        return cls(name, device, file_sha256(card) if card.is_file() else "")
 
     def load(self) -> Any:
         """Return the stager, or the trained network, which the process keeps for the next recordings."""
@@ -184,7 +184,7 @@ def _request(task: StageTask) -> dict[str, Any]:
     # scorings say where epochs begin, and lists how old a sleeper is
     files = dict.fromkeys((*task.files, *sorted(signal_files(task.files[0]))))
     return {
-        "sha256": [file_sha256(file, "a recording") for file in files],
+        "sha256": [file_sha256(file) for file in files],
         "stagers": [stager.to_dict() for stager in task.stagers],
         "options": task.options.to_dict(),
         # a coarser scheme merges stages; profiles of the paper change how signals and networks are judged

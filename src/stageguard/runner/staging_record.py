@@ -50,7 +50,7 @@ def read_record(densities: Path) -> StagingRecord | None:
         return None
     try:
         record = schema.read_table(StagingRecord, load_json(record_file), complete=True)
-        is_its_own = record.density_sha256 == file_sha256(densities, "text")
+        is_its_own = record.density_sha256 == file_sha256(densities)
     except (InputError, *MALFORMED):
         is_its_own = False
     if not is_its_own:

@@ -201,7 +201,7 @@ def check_input(sidecar: Path, record: dict[str, Any], source: Path | None) -> t
     if is_dataset:
         found = describe_dataset(path, [str(place) for place in recorded["files"]])
     else:
-        found = {"sha256": file_sha256(path, "a recording"), "bytes": path.stat().st_size}
+        found = {"sha256": file_sha256(path), "bytes": path.stat().st_size}
     sha256, n_bytes = found["sha256"], found["bytes"]
     finding = f"{path.name}, sha256 {sha256[:12]}"
     if recorded is None:
@@ -222,7 +222,7 @@ def _recorded_input(folder: Path, recorded: dict[str, Any]) -> Path:
     if "files" in recorded:  # a folder: of others, nobody would take it for the dataset by its name
         return path
     is_it = path.name == beside.name and path.is_file()
-    return path if is_it and file_sha256(path, "a recording") == recorded["sha256"] else beside
+    return path if is_it and file_sha256(path) == recorded["sha256"] else beside
 
 
 def check_beside(folder: Path, record: dict[str, Any], derived: Mapping[Path, str]) -> list[Check]:

@@ -46,7 +46,7 @@ def verify_card(path: Path) -> Verification:
     ]
     page = path.with_suffix(".html")
     if page.is_file():
-        same = read_text(page, "text") == grade_page(card)
+        same = read_text(page) == grade_page(card)
         checks.append(Check("page", same, "as the card gives it" if same else f"{page.name} was changed"))
     if any(night.files for night in card.nights):
         with errors_of_record(path):
@@ -65,7 +65,7 @@ def _files(folder: Path, card: GradeCard) -> Check:
         path = inside(folder, str(each.get("path") or each["file"]))
         if not path.is_file():
             wrong.append(f"{each['file']} (missing)")
-        elif file_sha256(path, "a recording") != each["sha256"]:
+        elif file_sha256(path) != each["sha256"]:
             wrong.append(f"{each['file']} (changed)")
     return Check("files", not wrong, _words(f"{len(described)} as recorded", "other", wrong))
 

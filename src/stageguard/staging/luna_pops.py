@@ -41,7 +41,7 @@ def stager_in(folder: str) -> Stager:
         extra="luna",
         least_hz=80.0,
         may_skip=True,
-        weights_sha256=file_sha256(models[0], "weights"),
+        weights_sha256=file_sha256(models[0]),
         remark=f"model {models[0].stem}",
     )
 

@@ -285,7 +285,7 @@ def _public_file(source: CohortSource, file: str) -> Path:
 def _sleep_accel(path: Path, scheme: StageScheme) -> Iterator[StudyNight]:
     """Yield 31 subjects, one night each, with five features per epoch from a watch."""
     recipe = {"name": "sleep-accel", "absolute": ["hours", "clock_cosine", "circadian"]}
-    with open_file(path, "an array") as file, np.load(file) as archive:
+    with open_file(path) as file, np.load(file) as archive:
         for subject in archive.files:
             rows = archive[subject]
             epochs = np.rint(rows[:, 0] * 3600 / EPOCH_SECONDS).astype(np.int64)
@@ -296,7 +296,7 @@ def _sleep_accel(path: Path, scheme: StageScheme) -> Iterator[StudyNight]:
 def _sleep_edf(path: Path, scheme: StageScheme) -> Iterator[StudyNight]:
     """Yield the nights of 26 subjects, mostly two each, with 80 features per epoch."""
     parquet = library("pyarrow.parquet", "the Sleep-EDF features", "study")
-    with open_file(path, "an array") as file:
+    with open_file(path) as file:
         columns = parquet.read_table(file).to_pydict()
     names = tuple(name for name in columns if name not in EDF_ABOUT)
     values = np.array([columns[name] for name in names], dtype=np.float32).T
@@ -315,7 +315,7 @@ def _sleep_edf(path: Path, scheme: StageScheme) -> Iterator[StudyNight]:
 def _slpdb(path: Path, scheme: StageScheme) -> Iterator[StudyNight]:
     """Yield 18 recordings of 16 men, most with apnoea, with features of their heartbeats."""
     recipe = Recipe.load("cardiorespiratory")
-    with open_file(path, "an array") as file, np.load(file) as archive:
+    with open_file(path) as file, np.load(file) as archive:
         for name in sorted(key.removesuffix("_stage") for key in archive.files if key.endswith("_stage")):
             beats = Series("beats", archive[f"{name}_t_beat"], archive[f"{name}_rr"], "s")
             scored = Hypnogram(RK_STAGES[archive[f"{name}_stage"].astype(np.int64)], AASM5, EPOCH_SECONDS)
@@ -326,7 +326,7 @@ def _slpdb(path: Path, scheme: StageScheme) -> Iterator[StudyNight]:
 def _dod_h(path: Path, scheme: StageScheme) -> Iterator[StudyNight]:
     """Yield 25 nights with five scorers; the features are the stages by six networks trained elsewhere."""
     merge_map = np.append(AASM5.merge_map(scheme), -1)
-    with open_file(path, "an array") as file, np.load(file) as archive:
+    with open_file(path) as file, np.load(file) as archive:
         for name in dict.fromkeys(key.split("/")[0] for key in archive.files):
             scored = archive[f"{name}/scorers"].astype(np.int8)
             staged = [archive[f"{name}/{network}"] for network in DOD_NETWORKS]

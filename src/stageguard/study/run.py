@@ -67,7 +67,7 @@ class FoldTask:
 
 @lru_cache(maxsize=2)
 def _read_nights(path: Path, modified: float) -> StudyCohort:
-    return cohort_of(read_file(path, "an array"), str(path))
+    return cohort_of(read_file(path), str(path))
 
 
 def run_fold(task: FoldTask) -> Records:
@@ -318,7 +318,7 @@ def prepare_study(
     is_new = overwrite or not (folder / store.ABOUT).exists()
     if is_new and folder.exists() and (names := store.other_files(folder)):
         raise OutputExistsError(f"{folder} holds other files ({names[0]}). Choose a new or empty folder.")
-    content = cohort_bytes(read_cohort(config.cohort)) if is_new else read_file(path, "an array")
+    content = cohort_bytes(read_cohort(config.cohort)) if is_new else read_file(path)
     cohort = cohort_of(content, str(path))
     config.check(cohort.epoch_seconds)
     subjects = {night.subject: dict(night.covariates) for night in cohort.nights}

@@ -237,7 +237,7 @@ def read_rows(folder: Path) -> Rows:
     if not path.is_file():
         return joined([])
     with faults_named(str(path)):
-        return joined([arrow(".parquet").read_table(io.BytesIO(read_file(path, "an array")))])
+        return joined([arrow(".parquet").read_table(io.BytesIO(read_file(path)))])
 
 
 def write_results(folder: Path, about: Mapping[str, Any], rows: Rows) -> None:
@@ -263,7 +263,7 @@ def read_arrays(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]
     """Return what `write_arrays` wrote."""
     if not path.is_file():
         raise MissingFileError(f"{path}: no such file. Epochs lie where the study was run.")
-    with faults_named(str(path)), np.load(io.BytesIO(read_file(path, "an array"))) as archive:
+    with faults_named(str(path)), np.load(io.BytesIO(read_file(path))) as archive:
         return {name: archive[name] for name in archive.files}, parse_json(str(archive["about"]))
 
 

@@ -312,7 +312,7 @@ class Run:
     def _restored(self, path: Path) -> StreamingDecoder:
         """Return the decoder in a state file; refuse one that was made with other options."""
         try:
-            decoder = _restored_quietly(read_file(path, "an array"))
+            decoder = _restored_quietly(read_file(path))
         except StageGuardError as error:
             raise InputError(f"{path}: " + str(error)) from None
         requested = self._make(self._stages if self._stages is not None else decoder.stages)
@@ -340,7 +340,7 @@ def _restored_quietly(snapshot: bytes) -> StreamingDecoder:
 def _is_kept(path: Path) -> bool:
     """Whether a state file exists; refuse a path that cannot be written, before any row is read."""
     try:
-        checked_file(path, "an array")
+        checked_file(path)
     except FileNotFoundError:
         if not os.access(path.parent, os.W_OK):
             problem = "cannot be written to" if path.parent.is_dir() else "is no folder"

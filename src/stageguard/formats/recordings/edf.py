@@ -106,7 +106,7 @@ class EdfHeader:
 
 def read_edf_header(path: Path) -> EdfHeader:
     """Read and check a header; an error names the file and the field."""
-    with open_file(path, "a recording") as file:
+    with open_file(path) as file:
         fixed = file.read(FIXED_BYTES)
         _check_kind(path, fixed)
         text = fixed.decode("latin-1")
@@ -300,7 +300,7 @@ class EdfChannel:
         values = np.full(end - first, np.nan)
         per_record = self.signal.n_samples
         column = slice(self.signal.first_sample, self.signal.first_sample + per_record)
-        with open_file(self.header.path, "a recording", buffering=0) as file:
+        with open_file(self.header.path, buffering=0) as file:
             for run in self.runs:
                 begin = self._begin(run)
                 low, high = max(first - begin, 0), min(end - begin, run.n_records * per_record)
@@ -379,7 +379,7 @@ def find_runs(header: EdfHeader) -> tuple[float, tuple[RecordRun, ...], tuple[st
     whole = (RecordRun(0, header.n_records, 0.0),)
     if not header.is_plus or not any(signal.is_annotation for signal in header.signals):
         return 0.0, whole, ()
-    with open_file(header.path, "a recording", buffering=0) as file:
+    with open_file(header.path, buffering=0) as file:
         first = _onset(header, file, 0)
         last = _onset(header, file, header.n_records - 1)
         if first is None:

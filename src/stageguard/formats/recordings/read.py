@@ -17,7 +17,7 @@ import numpy as np
 
 from stageguard.arrays import DAY_SECONDS
 from stageguard.errors import FileFormatError, InputError, MissingFileError, warn
-from stageguard.files import as_path, faults_named, file_error, is_synthetic, open_file
+from stageguard.files import as_path, faults_named, file_error, is_stream, is_synthetic, kept_file, open_file
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.recordings.edf import NO_DATE
@@ -29,7 +29,6 @@ from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import SLACK_SECONDS, Recording, Series, Signal
 from stageguard.night.timing import seconds_between
 from stageguard.storage import is_folder, location
-from stageguard.streams import is_stream, kept_file
 from stageguard.units import known_unit, scale_to, standard_unit
 
 PathLike = str | os.PathLike[str]
@@ -86,7 +85,7 @@ def read_recording(
     InputError
         A channel in `channels` does not exist; the message lists those that do.
     """
-    path = kept_file(path, "a recording") if is_stream(path) else as_path(path, "path")
+    path = kept_file(path) if is_stream(path) else as_path(path, "path")
     with faults_named(path.name):
         try:
             raw = _read_raw(path)
@@ -147,7 +146,7 @@ def _read_raw(path: Path) -> RawRecording:
     """Return what a file holds; a WFDB header is text, so its suffix tells it."""
     if is_folder(path):
         raise file_error(path, "is a folder, expected a recording. Name the file in it.")
-    with open_file(path, "a recording") as file:
+    with open_file(path) as file:
         head = file.read(8)
     if path.suffix.lower() == ".hea":
         return read_wfdb_recording(path)

@@ -107,7 +107,7 @@ class WfdbChannel:
         low, high = first * self.frame_samples, (first + n_frames) * self.frame_samples
         low_pair, high_pair = low // 2, -(-high // 2)  # two samples of format 212 share three bytes
         pair_bytes = FORMATS[self.format][0]
-        with open_file(self.path, "a recording") as file:
+        with open_file(self.path) as file:
             file.seek(self.offset_bytes + low_pair * pair_bytes)
             data = file.read((high_pair - low_pair) * pair_bytes)
         samples = unpack(data, self.format)[low - 2 * low_pair :][: high - low]
@@ -196,7 +196,7 @@ def _data_file(header: WfdbHeader, name: str, group: list[WfdbSignal], frame_sam
 
 def read_wfdb_header(path: Path) -> WfdbHeader:
     """Read and check a header; an error names the file."""
-    text = read_text(path, "a header", errors="replace")
+    text = read_text(path, errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     comments = tuple(line[1:].strip() for line in lines if line.startswith("#"))
     lines = [line for line in lines if not line.startswith("#")]
@@ -314,7 +314,7 @@ class WfdbAnnotations:
 
 def read_wfdb_annotations(path: Path) -> WfdbAnnotations:
     """Return all annotations of a file; refuse a file without its end mark."""
-    data = read_file(path, "annotations")
+    data = read_file(path)
     marks: list[WfdbAnnotation] = []
     at, sample = 0, 0
     while True:

@@ -32,13 +32,13 @@ _CLOCK_TIME = re.compile(r"\d{1,2}:\d{2}(:\d{2})?")
 Row = Sequence[str]
 
 
-def read_text(path: Path, kind: str = "text", *, utf16: bool = False, fallback: str | None = None) -> str:
+def read_text(path: Path, *, utf16: bool = False, fallback: str | None = None) -> str:
     """Return the text of a file with plain line ends and no byte order mark.
 
-    `kind` names the size limit of `files`. UTF-16, as spreadsheets save it, is read if `utf16`, and text
-    that is not UTF-8 with the encoding `fallback`; both are refused otherwise.
+    UTF-16, as spreadsheets save it, is read if `utf16`, and text that is not UTF-8 with the encoding
+    `fallback`; both are refused otherwise.
     """
-    data = read_file(path, kind)
+    data = read_file(path)
     if data[:2] in UTF16_MARKS:
         if not utf16:
             raise file_error(path, "is UTF-16 text. Save it as UTF-8.")
@@ -249,7 +249,6 @@ def stage_rows(
 def read_delimited(
     path: Path,
     *,
-    kind: str = "a list",
     comments: bool = False,
     quotes: bool = True,
     delimiter: str | None = None,
@@ -259,10 +258,10 @@ def read_delimited(
 ) -> Table:
     """Return a table whose first line is its header, without blank lines and, if `comments`, lines with #.
 
-    See `read_text` for `kind`, `utf16` and `fallback`, and `split_rows` for `quotes`. The default delimiter
+    See `read_text` for `utf16` and `fallback`, and `split_rows` for `quotes`. The default delimiter
     is the most frequent one in the first line. The error for an empty file says what was `expected`.
     """
-    text = read_text(path, kind, utf16=utf16, fallback=fallback)
+    text = read_text(path, utf16=utf16, fallback=fallback)
     numbered = [
         (number, line)
         for number, line in enumerate(text.split("\n"), start=1)

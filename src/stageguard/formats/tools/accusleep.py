@@ -93,7 +93,7 @@ def read_mat(path: Path, options: FileOptions) -> RawHypnogram:
 
 
 def _labels(path: Path) -> npt.NDArray[Any]:
-    with open_file(path, "a recording") as file:
+    with open_file(path) as file:
         head = file.read(1024)
     if head.startswith(b"MATLAB 7.3"):
         with opened_hdf5(path, f"reading {path.name}", extra="formats") as file:
@@ -130,7 +130,7 @@ class _Matrix(NamedTuple):
 
 def _read_matrix(path: Path, name: str) -> npt.NDArray[Any]:
     """Return the matrix of this name; a file without it, or a damaged file, is an error."""
-    data = read_file(path, "annotations")
+    data = read_file(path)
     order = {b"IM": "<", b"MI": ">"}.get(data[126:128])
     if order is None or len(data) < HEADER_BYTES:
         raise damaged_file(path, "its header is no MAT-file's of level 5")

@@ -150,7 +150,7 @@ def write_npz(night: Outgoing, path: Path) -> Content:
 
 def read_tool_array(path: Path, options: FileOptions) -> RawDensity:
     """Read an array whose columns have the order of the tool that `format` names."""
-    with open_file(path, "a recording") as file:
+    with open_file(path) as file:
         is_archive = file.read(2) == b"PK"
     return (read_npz if is_archive else read_npy)(path, options)
 
@@ -203,7 +203,7 @@ def _load(path: Path, take: Callable[[Any], Any], *, is_whole: bool = False) -> 
     If `is_whole`, bytes after the array are an error: two files may have been joined.
     """
     try:
-        data = read_file(path, "an array")
+        data = read_file(path)
         _refuse_promises(path, data[:MOST_HEADER_BYTES], len(data))
         stream = io.BytesIO(data)
         with warnings.catch_warnings():

@@ -165,7 +165,7 @@ def _annotations(header: EdfHeader, first_seconds: float) -> tuple[Event, ...]:
 def _texts(header: EdfHeader, spans: Sequence[slice]) -> Iterator[bytes]:
     """Yield the bytes of the annotation signals, record by record; long records are not read completely."""
     n_bytes = 2 * header.record_samples
-    with open_file(header.path, "a recording", buffering=0) as file:
+    with open_file(header.path, buffering=0) as file:
         if n_bytes <= LONG_RECORD_BYTES:
             for block in read_records(header, file, 0, header.n_records):
                 for span in spans:

@@ -165,7 +165,7 @@ def read_csv_annotations(path: Path) -> Annotated:
 
 def read_fif_annotations(path: Path) -> Annotated:
     """Return all annotations of a FIF file, and when the recording began."""
-    tags = _tags(path, read_file(path, "annotations"))
+    tags = _tags(path, read_file(path))
     if (BLOCK_START, RECORDING) in {(kind, value) for kind, value in tags if isinstance(value, int)}:
         raise file_error(
             path, "holds a recording. Save its stages alone: raw.annotations.save('night-annot.fif')."

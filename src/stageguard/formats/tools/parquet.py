@@ -117,9 +117,9 @@ def write_cohort(nights: Sequence[Outgoing], path: Path) -> Content:
 def _open(path: Path) -> Iterator[Any]:
     """Yield a file whose texts are not unpacked."""
     _, parquet = pyarrow_modules(path, "reading")
-    if b"PAR1PAR1" in read_file(path, "an array"):
+    if b"PAR1PAR1" in read_file(path):
         raise file_error(path, "is two Parquet files, one behind the other. Are two files joined in it?")
-    with faults_of_arrow(path), open_parquet(parquet, path, "an array") as file:
+    with faults_of_arrow(path), open_parquet(parquet, path) as file:
         _refuse_large(path, file.metadata)
         yield file
 
@@ -180,17 +180,15 @@ def text_columns(schema: Any) -> list[str]:
     return [field.name for field in schema if str(field.type) in ("string", "large_string")]
 
 
-def open_parquet(
-    parquet: Any, path: Path, kind: str, texts: Sequence[str] | None = None, **options: Any
-) -> Any:
+def open_parquet(parquet: Any, path: Path, texts: Sequence[str] | None = None, **options: Any) -> Any:
     """Open a file so that a text is held once, however often it is repeated: see `unpacked_texts`.
 
     `texts` are the columns of text, if they are known.
     """
     if texts is None:
-        with parquet.ParquetFile(seekable_file(path, kind)) as file:
+        with parquet.ParquetFile(seekable_file(path)) as file:
             texts = text_columns(file.schema_arrow)
-    return parquet.ParquetFile(seekable_file(path, kind), read_dictionary=[*texts], **options)
+    return parquet.ParquetFile(seekable_file(path), read_dictionary=[*texts], **options)
 
 
 def read_bounded(path: Path, file: Any) -> Any:

@@ -199,7 +199,7 @@ def _apple_records(path: Path) -> Iterator[tuple[dict[str, str], str]]:
     from defusedxml.ElementTree import iterparse  # type: ignore[import-untyped]
 
     try:
-        with open_file(path, "XML") as file:
+        with open_file(path) as file:
             events = iterparse(file, events=("start", "end"))
             _, root = next(events)
             for event, element in events:

@@ -21,7 +21,7 @@ import numpy as np
 from stageguard.arrays import Floats
 from stageguard.errors import InputError, warn
 from stageguard.extras import library
-from stageguard.files import LIMITS, file_error, load_json, read_file
+from stageguard.files import file_error, load_json, read_file
 from stageguard.formats.annotations import staged_rows
 from stageguard.formats.density import LABELS_ALONE, listed
 from stageguard.formats.file_format import (
@@ -321,9 +321,9 @@ def to_yasa(night: Decoding | Hypnogram) -> Any:
 
 def _is_json(head: bytes, path: Path) -> bool:
     """Whether `yasa.Hypnogram.to_json` wrote a file."""
-    if not is_json(head) or path.stat().st_size > LIMITS["JSON"]:
+    if not is_json(head):
         return False
-    content = read_file(path, "JSON")
+    content = read_file(path)
     return all(key in content for key in (b'"values"', b'"n_stages"', b'"freq"'))
 
 
