@@ -30,14 +30,14 @@ def run(decoder, rows, quality=None):
     return given_out + list(decoder.finish()), counts
 
 
-def random_night(seed, *, stay="self"):
+def random_night(seed):
     rng = np.random.default_rng([70, seed])
     n_stages = int(rng.choice([2, 3, 5]))
     mapping = random_mapping(
         rng,
         n_stages,
         ends=str(rng.choice(["paper", "censored"])),
-        stay=stay,
+        stay="self",
         flip=rng.random() < 0.3,
         durations=rng.random() < 0.3,
         minimum=rng.random() < 0.6,
@@ -55,7 +55,7 @@ def random_night(seed, *, stay="self"):
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_without_a_limit_it_gives_what_decode_gives(backend, seed):
+def test_without_a_limit_it_gives_what_decode_gives(seed):
     mapping, rows, quality = random_night(seed)
     profile = sg.Profile.from_dict(mapping)
     try:
@@ -64,30 +64,17 @@ def test_without_a_limit_it_gives_what_decode_gives(backend, seed):
         with pytest.raises(InputError, match="no path obeys"):
             run(sg.StreamingDecoder(profile), rows, quality)
         return
-    assert run(sg.StreamingDecoder(profile), rows, quality)[0] == expected
+    stages, counts = run(sg.StreamingDecoder(profile), rows, quality)
+    assert stages == expected
+    if "durations" not in mapping:  # which may make a limited stream leave its path
+        for lag in (60.0 * len(rows), 1e300, math.inf):
+            assert run(sg.StreamingDecoder(profile, max_lag_seconds=lag), rows, quality) == (stages, counts)
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_it_scores_as_high_as_decode_where_paths_tie(backend, seed):
-    mapping, rows, _ = random_night(seed, stay="free")
-    mapping.pop("durations", None)
-    if seed % 2:
-        rows = np.round(rows, 1) + 1e-3  # many epochs look alike
-        rows /= rows.sum(axis=1, keepdims=True)
-    result = decode(rows, sg.Profile.from_dict(mapping))
-    names = result.profile.scheme.names
-    stages, _ = run(sg.StreamingDecoder(result.profile), rows)
-    labels = [names.index(stage) if stage != "?" else -1 for stage in stages]
-    assert [label == -1 for label in labels] == (result.hypnogram.labels == -1).tolist()
-    rules, evidence = oracle.rules_of(mapping), oracle.evidence_of(rows, mapping)
-    parts, _, _ = oracle.parts_of(rows, 60.0)
-    assert oracle.score_path(evidence, labels, rules, parts) == pytest.approx(result.score, abs=1e-9)
-
-
-def survivors(evidence, profile):
-    """The best way into every state, written out as labels."""
-    a = compile_automaton(profile)
-    weight = weigh(a.scaled, profile.transition_weight) + a.fixed
+def agreed(evidence, automaton, transition_weight):
+    """The labels that the best ways into all states share, by writing each way out."""
+    a = automaton
+    weight = weigh(a.scaled, transition_weight) + a.fixed
     best = {j: (a.initial[j] + evidence[0, a.stage[j]], [int(a.stage[j])]) for j in range(a.n_states)}
     best = {j: way for j, way in best.items() if way[0] > -np.inf}
     for row in evidence[1:]:
@@ -99,25 +86,25 @@ def survivors(evidence, profile):
                 if score > following.get(j, (-np.inf, []))[0]:
                     following[j] = (score, [*path, int(a.stage[j])])
         best = following
-    return [path for _, path in best.values()]
+    columns = zip(*(path for _, path in best.values()), strict=True)
+    return [column[0] for column in itertools.takewhile(lambda column: len(set(column)) == 1, columns)]
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_an_epoch_is_given_out_as_soon_as_all_survivors_agree(backend, seed):
+def test_an_epoch_is_given_out_as_soon_as_all_survivors_agree(seed):
     mapping, rows, _ = random_night(seed)
     rows = rows[~np.isnan(rows[:, 0])][:25]
     profile = sg.Profile.from_dict(mapping)
     evidence = oracle.evidence_of(rows, mapping)
     _, counts = run(sg.StreamingDecoder(profile), rows)
     for n, count in enumerate(counts, start=1):
-        columns = zip(*survivors(evidence[:n], profile), strict=True)
-        agreed = len(list(itertools.takewhile(lambda column: len(set(column)) == 1, columns)))
-        assert count == agreed, n
+        shared = agreed(evidence[:n], compile_automaton(profile), profile.transition_weight)
+        assert count == len(shared), n
 
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("lag", [0, 1, 4])
-def test_a_limit_is_kept_and_the_path_is_one_the_profile_allows(backend, seed, lag):
+def test_a_limit_is_kept_and_the_path_is_one_the_profile_allows(seed, lag):
     mapping, rows, quality = random_night(seed)
     mapping.pop("durations", None)
     profile = sg.Profile.from_dict(mapping)
@@ -136,17 +123,6 @@ def test_a_limit_is_kept_and_the_path_is_one_the_profile_allows(backend, seed, l
             assert oracle.score_part(evidence[own], labels[own], rules) > -np.inf
 
 
-def test_a_limit_as_long_as_the_night_changes_nothing(backend):
-    for seed in range(10):
-        mapping, rows, quality = random_night(seed)
-        mapping.pop("durations", None)
-        profile = sg.Profile.from_dict(mapping)
-        unlimited = run(sg.StreamingDecoder(profile), rows, quality)
-        for lag in (60.0 * len(rows), math.inf, None):
-            limited = sg.StreamingDecoder(profile, max_lag_seconds=lag)
-            assert run(limited, rows, quality) == unlimited
-
-
 def test_a_longer_lag_agrees_more_with_decode():
     profile = sg.Profile.from_dict(plain(3, min_bout_seconds={"N": 90.0, "R": 90.0}))
     rows = random_probabilities(np.random.default_rng(71), 3000, 3, sharpness=1.2)
@@ -160,7 +136,7 @@ def test_a_longer_lag_agrees_more_with_decode():
     assert agreement[-1] > 0.999
 
 
-def test_a_limit_never_leads_into_a_dead_end(backend):
+def test_a_limit_never_leads_into_a_dead_end():
     # N lasts two epochs at most and, where it is not cut, three at least: it can only be the end of a night
     keys = {"durations": {"N": [0.5, 0.5]}, "min_bout_seconds": {"N": 90.0}, "transition_weight": 0.2}
     profile = sg.Profile.from_dict(plain(3, **keys))
@@ -173,7 +149,7 @@ def test_a_limit_never_leads_into_a_dead_end(backend):
 
 
 @pytest.mark.parametrize("lag", [None, 60, 0])
-def test_up_to_five_minutes_without_evidence_are_bridged(backend, lag):
+def test_up_to_five_minutes_without_evidence_are_bridged(lag):
     transitions = plain(3)["transitions"] | {"W": {"W": 0.98, "N": 0.01, "R": 0.01}}  # wake lasts longest
     keys = {"epoch_seconds": 60.0, "transitions": transitions, "transition_weight": 0.5}
     profile = sg.Profile.from_dict(plain(3, **keys))
@@ -187,7 +163,7 @@ def test_up_to_five_minutes_without_evidence_are_bridged(backend, lag):
 @pytest.mark.parametrize(
     ("lag", "expected"), [(None, "WW??????NN"), (180, "WWWW????NN"), (120, "WWWWW???NN"), (0, "WWWWWWW?NN")]
 )
-def test_a_gap_is_unscored_once_it_is_known_to_be_one(backend, lag, expected):
+def test_a_gap_is_unscored_once_it_is_known_to_be_one(lag, expected):
     profile = sg.Profile.from_dict(plain(3, epoch_seconds=60.0, min_bout_seconds={"W": 600.0}))
     rows = [*one_hot([0, 0]), *[NAN] * 6, *one_hot([1, 1])]
     stages, counts = run(sg.StreamingDecoder(profile, max_lag_seconds=lag), rows)
@@ -197,7 +173,7 @@ def test_a_gap_is_unscored_once_it_is_known_to_be_one(backend, lag, expected):
         assert stages == decode(rows, profile).stages.tolist()
 
 
-def test_no_stage_is_given_out_before_there_is_evidence(backend):
+def test_no_stage_is_given_out_before_there_is_evidence():
     profile = sg.Profile.from_dict(plain(3, epoch_seconds=60.0))
     rows = [NAN, NAN, NAN, *one_hot([2, 2])]
     assert "".join(run(sg.StreamingDecoder(profile), rows)[0]) == "RRRRR"
@@ -235,7 +211,7 @@ def test_undecided_paths_do_not_slow_a_limited_stream_or_fill_its_memory():
     assert list(free.finish()) == decode(night, profile).stages.tolist()
 
 
-def test_very_long_recordings_keep_their_digits(backend):
+def test_very_long_recordings_keep_their_digits():
     # staying costs 690 nats here, so that scores pass a million within two thousand epochs
     rows = {"W": {"W": 1e-300, "S": 1.0}, "S": {"W": 1.0, "S": 1e-300}}
     keys = {"min_bout_seconds": {"W": 240.0, "S": 180.0}, "transition_weight": 1.5}
@@ -247,64 +223,77 @@ def test_very_long_recordings_keep_their_digits(backend):
     assert run(decoder, night)[0] == result.stages.tolist()
     for row in night:
         decoder.push(row)
-    assert decoder._stream.state()[1].max() > -1.1e6
+    assert decoder._stream.scores.max() > -1.1e6
 
 
-def with_mistakes(rows):
-    """Rows that are no distributions, and what is said about each."""
-    return [
-        ([0.5, 0.2, 0.2], r"epoch \d+ sums to 0.9, expected 1"),
-        ([1.2, -0.2, 0.0], r"epoch \d+ has -0.2 for N, expected values from 0 to 1"),
-        ([np.nan, 0.5, 0.5], r"epoch \d+ is NaN for W but not for every stage"),
-        ([np.inf, 0.0, 0.0], r"epoch \d+ has inf for W"),
-        ([0.5, 0.5], r"epoch \d+ is \[0.5, 0.5\], expected 3 numbers, one per stage: W, N, R\."),
-        (np.array([0.5, 0.5]), r"epoch \d+ has 2 numbers, expected 3, one per stage: W, N, R\."),
-        ([[0.2, 0.3, 0.5]], r"epoch \d+ is \[\[0.2, 0.3, 0.5\]\], expected 3 numbers"),
-        (["a", "b", "c"], r"probabilities are text, expected real numbers"),
-        ([True, False, False], r"true/false values"),
-        (None, r"epoch \d+ is None, expected 3 numbers"),
-        (np.float64(1), r"expected 3 numbers"),
-    ]
+NO_ROWS = [
+    ([0.5, 0.2, 0.2], r"epoch \d+ sums to 0.9, expected 1"),
+    ([1.2, -0.2, 0.0], r"epoch \d+ has -0.2 for N, expected values from 0 to 1"),
+    ([np.nan, 0.5, 0.5], r"epoch \d+ is NaN for W but not for every stage"),
+    ([np.inf, 0.0, 0.0], r"epoch \d+ has inf for W"),
+    (np.array([0.5, 0.5]), r"epoch \d+ is array.*, expected 3 numbers, one per stage: W, N, R"),
+    ([[0.2, 0.3, 0.5]], r"epoch \d+ is \[\[0.2, 0.3, 0.5\]\], expected 3 numbers"),
+    (["a", "b", "c"], "probabilities are text, expected real numbers"),
+    ([True, False, False], "true/false values"),
+    (None, r"epoch \d+ is None, expected 3 numbers"),
+]
 
 
-def test_a_bad_row_is_named_and_changes_nothing(backend):
-    profile = sg.Profile.from_dict(plain(3, min_bout_seconds={"N": 90.0}))
+def test_a_bad_row_is_named_and_changes_nothing():
+    clock = {"curves": {"R": [-4.0] * 8}, "restart_wake_minutes": 60.0}
+    profile = sg.Profile.from_dict(plain(3, min_bout_seconds={"N": 90.0}, clock=clock))
     rows = random_probabilities(np.random.default_rng(74), 30, 3)
     rows[10:12] = np.nan
     expected = run(sg.StreamingDecoder(profile), rows)[0]
     decoder, given_out = sg.StreamingDecoder(profile), []
     for row in rows:
-        for mistake, pattern in with_mistakes(rows):
-            before = decoder.snapshot()
+        before = decoder.snapshot()
+        for mistake, pattern in NO_ROWS:
             with pytest.raises(InputError) as error:
                 decoder.push(mistake)
             refusal(error, pattern.replace(r"\d+", str(decoder.n_epochs)))
-            assert decoder.snapshot() == before
-        for quality in (-0.1, 1.1, math.nan, "bad", True):
+        for quality in (-0.1, math.nan, "bad", True):
             with pytest.raises(InputError, match="quality is"):
                 decoder.push(row, quality)
+        assert decoder.snapshot() == before
         given_out += decoder.push(row)
     assert given_out + list(decoder.finish()) == expected
 
 
-@pytest.mark.parametrize("kind", ["list", "tuple", "float32", "strided", "masked", "integer"])
-def test_rows_may_come_in_any_form(backend, kind):
-    profile = sg.Profile.from_dict(plain(3))
-    rows = random_probabilities(np.random.default_rng(75), 20, 3)
-    if kind == "integer":
-        rows = one_hot(np.arange(20) % 3, confidence=1.0)
-    forms = {
-        "list": rows.tolist(),
-        "tuple": [tuple(row) for row in rows.tolist()],
-        "float32": rows.astype(np.float32),
-        "strided": np.repeat(rows, 2, axis=1)[:, ::2],
-        "masked": np.ma.masked_array(rows),
-        "integer": rows.astype(int),
-    }
-    assert run(sg.StreamingDecoder(profile), forms[kind])[0] == decode(rows, profile).stages.tolist()
+def test_a_row_of_a_table_is_refused_since_its_order_is_not_known():
+    pandas = pytest.importorskip("pandas")
+    decoder = sg.StreamingDecoder(sg.Profile.from_dict(plain(3)))
+    with pytest.raises(InputError) as error:
+        decoder.push(pandas.Series([0.125, 0.25, 0.625], index=["R", "N", "W"]))
+    assert mentions(error.value, 0, "Series", 3, "W, N, R")
 
 
-def test_names_logits_and_logarithms_are_read_as_in_decode(backend):
+def test_probabilities_are_no_logits():
+    decoder = sg.StreamingDecoder(sg.Profile.from_dict(plain(3)), logits=True)
+    with pytest.raises(InputError, match="logits: epoch 0 holds"):
+        decoder.push([1.0, np.inf, 3.0])
+    decoder.push([0.7, 0.2, 0.1])  # might be logits, once
+    with pytest.raises(InputError, match="these are probabilities"):
+        decoder.push([0.6, 0.3, 0.1])
+    decoder.push([0.6, -0.3, 0.7])
+
+
+SOUND = sg.StreamingDecoder(sg.Profile.from_dict(plain(3))).snapshot()
+
+
+@pytest.mark.parametrize("wrong", ["text", b"PK", None, b"[]", b"{}", b'{"version": 3}', SOUND[:-1]])
+def test_what_is_no_snapshot_is_refused(wrong):
+    with pytest.raises(InputError, match="snapshot"):
+        sg.StreamingDecoder.restore(wrong)
+
+
+@pytest.mark.parametrize("lag", [-1, math.nan, "60", True])
+def test_a_lag_that_is_none_is_refused(lag):
+    with pytest.raises(InputError, match="max_lag_seconds is "):
+        sg.StreamingDecoder(sg.Profile.from_dict(plain(3)), max_lag_seconds=lag)
+
+
+def test_names_logits_and_logarithms_are_read_as_in_decode():
     rng = np.random.default_rng(76)
     profile = sg.Profile.from_dict(plain(3))
     rows = random_probabilities(rng, 25, 5)
@@ -327,15 +316,6 @@ def test_names_logits_and_logarithms_are_read_as_in_decode(backend):
         assert run(again, night)[0] == expected.stages.tolist()
 
 
-def test_bad_logits_name_the_epoch():
-    decoder = sg.StreamingDecoder(sg.Profile.from_dict(plain(3)), logits=True)
-    decoder.push([1.0, 2.0, 3.0])
-    with pytest.raises(InputError) as error:
-        decoder.push([1.0, np.inf, 3.0])
-    refusal(error, r"logits: epoch 1 holds \[1.0, inf, 3.0\], expected finite numbers")
-    assert decoder.n_epochs == 1
-
-
 def test_a_profile_that_sets_its_strength_per_night_streams_at_its_weight_for_streams():
     profile = sg.Profile.load("human-psg-5")
     decoder = sg.StreamingDecoder("human-psg-5")
@@ -350,18 +330,8 @@ def test_a_profile_that_sets_its_strength_per_night_streams_at_its_weight_for_st
     assert not any(note.startswith("transition weight") for note in fixed.assumed)
     again = sg.StreamingDecoder.restore(decoder.snapshot())
     assert (again.profile, again.assumed) == (decoder.profile, decoder.assumed)
-
-
-def test_one_that_has_none_is_refused_with_all_that_helps():
-    profile = sg.Profile.load("human-psg-5").replace(streaming=None)
-    with pytest.raises(ProfileError) as error:
-        sg.StreamingDecoder(profile)
-    refusal(
-        error,
-        r"profile 'human-psg-5' sets its strength per recording \('target'\), which needs the whole night",
-        r"no key 'streaming'",
-        r"profile.replace\(transition_weight=0.1\)",
-    )
+    with pytest.raises(ProfileError, match="needs the whole night"):
+        sg.StreamingDecoder(profile.replace(streaming=None))
 
 
 def test_nights_of_another_stager_stream_as_the_base_does():
@@ -375,7 +345,7 @@ def test_nights_of_another_stager_stream_as_the_base_does():
     assert other.profile.transition_weight == streaming.transition_weight
 
 
-def test_a_greedy_profile_is_decoded_with_the_exact_window_and_says_so(backend):
+def test_a_greedy_profile_is_decoded_with_the_exact_window_and_says_so():
     profile = sg.Profile.load("kdd2026-mouse-eeg-emg")
     exact = profile.replace(flip_flop=profile.to_dict()["flip_flop"] | {"method": "exact"})
     rows = random_probabilities(np.random.default_rng(77), 200, 3)
@@ -386,23 +356,7 @@ def test_a_greedy_profile_is_decoded_with_the_exact_window_and_says_so(backend):
     assert run(decoder, rows)[0] == decode(rows, exact).stages.tolist()
 
 
-def test_prior_and_calibration_count(backend):
-    keys = {
-        "calibration": {"temperature": 2.0, "biases": {"W": 0.5, "N": -0.5, "R": 0.3}},
-        "prior_exponent": 0.5,
-        "prior": {"W": 0.2, "N": 0.7, "R": 0.1},
-        "transition_weight": 0.4,
-    }
-    profile = sg.Profile.from_dict(plain(3, **keys))
-    rows = random_probabilities(np.random.default_rng(78), 200, 3)
-    rows[5] = [1, 0, 0]
-    expected = decode(rows, profile).stages.tolist()
-    assert run(sg.StreamingDecoder(profile), rows)[0] == expected
-    plainly = profile.replace(calibration=None, prior_exponent=None, prior=None)
-    assert decode(rows, plainly).stages.tolist() != expected
-
-
-def test_finish_begins_anew(backend):
+def test_finish_begins_anew():
     profile = sg.Profile.from_dict(plain(3, min_bout_seconds={"N": 90.0}))
     rows = random_probabilities(np.random.default_rng(79), 40, 3)
     decoder = sg.StreamingDecoder(profile, max_lag_seconds=120)
@@ -419,13 +373,6 @@ def test_cohorts_are_heeded_where_the_decoder_is_made():
     assert caught[0].filename == __file__
 
 
-@pytest.mark.parametrize("lag", [-1, math.nan, "60", True])
-def test_a_lag_that_is_none_is_refused(lag):
-    with pytest.raises(InputError) as error:
-        sg.StreamingDecoder(sg.Profile.from_dict(plain(3)), max_lag_seconds=lag)
-    refusal(error, "max_lag_seconds is ")
-
-
 def test_the_lag_counts_in_whole_epochs():
     profile = sg.Profile.from_dict(plain(3, epoch_seconds=0.1))
     rows = random_probabilities(np.random.default_rng(80), 100, 3, sharpness=0.3)
@@ -438,25 +385,9 @@ def test_the_lag_counts_in_whole_epochs():
         assert most == n_epochs
 
 
-@pytest.mark.parametrize("lag", [1e300, 1.7e308])
-def test_a_lag_beyond_any_recording_is_no_limit(backend, lag):
-    profile = sg.Profile.from_dict(plain(3, epoch_seconds=0.1))
-    rows = random_probabilities(np.random.default_rng(81), 50, 3)
-    decoder = sg.StreamingDecoder(profile, max_lag_seconds=lag)
-    assert run(decoder, rows) == run(sg.StreamingDecoder(profile), rows)
-    assert decoder.max_lag_seconds == lag
-
-
-def test_repr_says_how_far_it_is():
-    decoder = sg.StreamingDecoder(sg.Profile.from_dict(plain(3)), max_lag_seconds=60)
-    decoder.push([0.8, 0.1, 0.1])
-    assert repr(decoder) == "<StreamingDecoder 'plain', lag up to 60 s, 1 epochs in, 0 out>"
-    assert "any lag" in repr(sg.StreamingDecoder(decoder.profile))
-
-
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("lag", [None, 120.0])
-def test_a_snapshot_goes_on_where_it_was_taken(backend, seed, lag):
+def test_a_snapshot_goes_on_where_it_was_taken(seed, lag):
     mapping, rows, quality = random_night(seed)
     mapping.pop("durations", None)
     profile = sg.Profile.from_dict(mapping)
@@ -470,30 +401,15 @@ def test_a_snapshot_goes_on_where_it_was_taken(backend, seed, lag):
     assert given_out + list(copy.deepcopy(decoder).finish()) == expected
 
 
-@pytest.fixture
-def snapshot():
-    decoder = sg.StreamingDecoder(sg.Profile.from_dict(plain(3, min_bout_seconds={"N": 90.0})))
-    for row in random_probabilities(np.random.default_rng(81), 9, 3, sharpness=0.2):
-        decoder.push(row)
-    assert decoder.n_pending > 2
-    return decoder.snapshot()
-
-
-@pytest.mark.parametrize("wrong", ["text", b"PK", None, b"[]", b"{}", b'{"version": 1}'])
-def test_what_is_no_snapshot_is_refused(snapshot, wrong):
-    for given_bytes in (wrong, snapshot[:-1]):
-        with pytest.raises(InputError, match="snapshot"):
-            sg.StreamingDecoder.restore(given_bytes)
-
-
 PROFILES = {
     "plain": plain(3, transition_weight=0.7),
     "minimum": plain(3, min_bout_seconds={"N": 90.0, "R": 60.0}, ends="paper"),
     "flips": plain(3, flip_flop={"penalty_nats": 1.0, "window_epochs": 3, "method": "exact"}),
     "lengths": plain(3, durations={"N": [0.2, 0.3, 0.1]}),
+    "ties": plain(3, stay="free"),
 }
 ROW = st.one_of(
-    st.just(None),
+    st.sampled_from([None, [0.5, 0.5, 0.0], [0.4, 0.4, 0.2]]),
     st.lists(st.floats(0.001, 1.0), min_size=3, max_size=3).map(lambda row: [p / sum(row) for p in row]),
 )
 NIGHT = st.lists(
@@ -528,13 +444,3 @@ def test_any_stream_gives_out_every_epoch_once_and_scores_as_decode_does(kind, b
         rules, evidence = oracle.rules_of(PROFILES[kind]), oracle.evidence_of(rows, PROFILES[kind])
         parts, _, _ = oracle.parts_of(rows, 30.0)
         assert oracle.score_path(evidence, labels, rules, parts) == pytest.approx(result.score, abs=1e-8)
-
-
-def test_a_row_that_names_its_values_is_refused_without_its_data():
-    pandas = pytest.importorskip("pandas")
-    decoder = sg.StreamingDecoder(sg.Profile.load("mouse-eeg-emg-3").replace(transition_weight=0.3))
-    row = pandas.Series([0.125, 0.25, 0.625], index=["W", "N", "R"])
-    for values, name in ((row, "Series"), (row.to_frame().T, "DataFrame")):
-        with pytest.raises(InputError) as error:
-            decoder.push(values)
-        assert mentions(str(error.value), 0, name, 3, "W, N, R")

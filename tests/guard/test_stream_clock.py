@@ -1,24 +1,22 @@
 """The clock of a stream: its onset from what is given out, against an oracle that enumerates paths."""
 
 import itertools
-import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_stream import agreed
 
 import oracle
 import stageguard as sg
 from nights import decode, one_hot, plain, random_mapping, random_probabilities
-from stageguard.errors import InputError
-from stageguard.guard.automaton import compile_automaton, weigh
+from stageguard.guard.automaton import compile_automaton
 from stageguard.guard.clock import ClockRules
 from stageguard.guard.decode import decode_held
 from stageguard.guard.night import DEFAULTS
 from stageguard.guard.stream_paths import StreamClock
-from stageguard.night.period import lasting_sleeps
 
 MINUTE = 60.0
 WINDOW, LEAST = 10, 6  # epochs of a minute: lasting sleep
@@ -34,9 +32,6 @@ CLOCK = {
 def run(decoder, rows):
     """Stages given out after each row, and at the end."""
     return [list(decoder.push(row)) for row in rows], list(decoder.finish())
-
-
-# --- the definition, written out a value at a time
 
 
 def onset_of(given_out):
@@ -94,24 +89,6 @@ def length_of_bout(owns):
     return len(owns) - start
 
 
-def agreed(automaton, transition_weight, evidence):
-    """Labels that the best ways into all states share."""
-    a = automaton
-    weight = weigh(a.scaled, transition_weight) + a.fixed
-    best = {j: (a.initial[j] + evidence[0][a.stage[j]], (int(a.stage[j]),)) for j in range(a.n_states)}
-    for row in evidence[1:]:
-        following = {}
-        for j in range(a.n_states):
-            for e in range(a.first[j], a.first[j + 1]):
-                score, path = best.get(int(a.source[e]), (-math.inf, ()))
-                score += weight[e] + row[a.stage[j]]
-                if score > following.get(j, (-math.inf, ()))[0]:
-                    following[j] = (score, (*path, int(a.stage[j])))
-        best = following
-    columns = zip(*(path for _, path in best.values()), strict=True)
-    return [column[0] for column in itertools.takewhile(lambda column: len(set(column)) == 1, columns)]
-
-
 def sleepy_rows(rng, n_epochs):
     """Wake, then sleep with wake in between, none of it sure."""
     labels = np.repeat(rng.choice(3, size=n_epochs, p=[0.3, 0.4, 0.3]), rng.integers(1, 9, size=n_epochs))
@@ -126,7 +103,7 @@ def case_of(rng, seed):
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_every_epoch_is_weighed_by_what_was_given_out_before_it(backend, seed):
+def test_every_epoch_is_weighed_by_what_was_given_out_before_it(seed):
     rng = np.random.default_rng([90, seed])
     mapping = case_of(rng, seed) | {"clock": CLOCK, "transition_weight": 0.3}
     mapping.pop("calibration", None)
@@ -139,7 +116,7 @@ def test_every_epoch_is_weighed_by_what_was_given_out_before_it(backend, seed):
         owns.append(names[int(row.argmax())])
         evidence.append(plain_evidence[epoch] + nats_by_hand(names, given_out, owns))
         given_out += decoder.push(row)
-        expected = [names[label] for label in agreed(automaton, 0.3, evidence)]
+        expected = [names[label] for label in agreed(np.array(evidence), automaton, 0.3)]
         assert given_out == expected, epoch
         assert decoder.clock_onset == onset_of(given_out), epoch
     stretch = [given_out.count(name) for name in names]
@@ -159,11 +136,8 @@ def test_the_cases_of_the_oracle_reach_every_part_of_the_clock():
     assert min(onsets, restarts, spared) >= 5
 
 
-# --- the same as decode, given the same onset
-
-
 @pytest.mark.parametrize("name", ["human-psg-5", "human-psg-3", "human-cardiorespiratory-3"])
-def test_without_a_limit_it_is_what_decode_gives_with_that_onset(backend, name):
+def test_without_a_limit_it_is_what_decode_gives_with_that_onset(name):
     profile = sg.Profile.load(name).for_streaming(flickers=True)
     n_same_onset = 0
     for seed in range(6):
@@ -185,19 +159,6 @@ def test_without_a_limit_it_is_what_decode_gives_with_that_onset(backend, name):
     assert n_same_onset >= 4
 
 
-def test_the_onset_is_the_first_lasting_sleep_of_what_is_given_out():
-    profile = sg.Profile.load("human-psg-3").for_streaming()
-    for seed in range(4):
-        night = sg.simulate_night("human-psg-3", hours=2, seed=seed).density
-        decoder = sg.StreamingDecoder(profile, max_lag_seconds=120)
-        stages = []
-        for row in night.probabilities:
-            stages += decoder.push(row)
-            asleep = np.array([stage != "W" for stage in stages], dtype=bool)
-            found = lasting_sleeps(asleep, 30.0, 1e6) if len(stages) else []
-            assert decoder.clock_onset == (found[0][0] if found else None)
-
-
 def night_of(stages, **confidence):
     return one_hot(["WNR".index(stage) for stage in stages], **confidence)
 
@@ -217,23 +178,6 @@ def test_early_rem_is_held_back_before_and_after_onset_and_late_rem_is_not(lag):
     assert text[10] != "R"
     assert "R" not in text[50:52]
     assert text[110:112] == "RR"
-
-
-def test_rem_that_lasts_is_held_back_until_it_has_lasted():
-    stages = "W" * 10 + "N" * 20 + "R" * 30 + "N" * 10
-    given_out, rest = run(sg.StreamingDecoder(early_profile()), night_of(stages, confidence=0.8))
-    text = "".join(itertools.chain(*given_out)) + "".join(rest)
-    assert "R" not in text[:45]  # 8 min are 16 epochs, of which the last is spared
-    assert text[45:60] == "R" * 15
-    assert decode(night_of(stages, confidence=0.8), early_profile()).stages[30] == "R"  # it knows how long
-
-
-@pytest.mark.parametrize(("n_wake", "is_held"), [(119, False), (121, True)])
-def test_an_hour_awake_starts_it_again(n_wake, is_held):
-    stages = "N" * 120 + "W" * n_wake + "RR" + "N" * 20
-    given_out, rest = run(sg.StreamingDecoder(early_profile()), night_of(stages, confidence=0.8))
-    text = "".join(itertools.chain(*given_out)) + "".join(rest)
-    assert ("R" not in text[120 + n_wake :]) == is_held
 
 
 def test_a_cohort_without_a_clock_streams_without_it():
@@ -259,14 +203,14 @@ def test_wake_before_the_night_changes_nothing(n_before, seed, lag):
 
 
 @pytest.mark.parametrize("lag", [0.0, 30.0, 120.0])
-def test_a_limit_is_kept_with_a_clock(backend, lag):
+def test_a_limit_is_kept_with_a_clock(lag):
     decoder = sg.StreamingDecoder("human-psg-5", max_lag_seconds=lag)
     for row in sg.simulate_night("human-psg-5", hours=1, seed=3).density.probabilities:
         decoder.push(row)
         assert decoder.n_pending <= lag / 30
 
 
-def test_epochs_without_evidence_are_weighed_too(backend):
+def test_epochs_without_evidence_are_weighed_too():
     transitions = {"W": {"W": 0.9, "N": 0.1}, "N": {"W": 0.1, "N": 0.8, "R": 0.1}, "R": {"N": 0.1, "R": 0.9}}
     rows = night_of("W" * 4 + "N" * 20, confidence=0.9)
     rows[14:18] = np.nan
@@ -290,8 +234,6 @@ def test_a_short_gap_does_not_end_a_bout_and_a_long_one_does():
     clock.give_out([-1])
     assert clock.nats(17, rem)[rem] < 0
 
-
-# --- kept and restored
 
 STAGES = st.lists(st.tuples(st.sampled_from("WNR?"), st.integers(1, 25)), min_size=1, max_size=12)
 
@@ -322,13 +264,3 @@ def test_a_snapshot_keeps_the_clock(blocks, lag, seed, weight):
         assert cut.clock_onset == whole.clock_onset
     assert cut.finish() == whole.finish()
     assert cut.clock_onset is None
-
-
-def test_a_bad_row_leaves_the_clock_as_it_was():
-    decoder = sg.StreamingDecoder(early_profile())
-    for row in night_of("W" * 3 + "N" * 15 + "R" * 3):
-        before = decoder.snapshot()
-        with pytest.raises(InputError):
-            decoder.push([0.5, 0.6, 0.7])
-        assert decoder.snapshot() == before
-        decoder.push(row)

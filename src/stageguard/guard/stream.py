@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,25 +14,27 @@ import numpy.typing as npt
 
 from stageguard import checks
 from stageguard.arrays import Floats
-from stageguard.errors import (
-    InputError,
-    StageGuardError,
-)
+from stageguard.errors import InputError, StageGuardError
 from stageguard.files import parse_json
-from stageguard.guard.decode import check_cohort
+from stageguard.guard.decode import profile_for
 from stageguard.guard.kernels.reference_sums import Automaton
-from stageguard.guard.night import LONGEST_BRIDGE_SECONDS, GuardOptions, assumptions, best_stages, read_night
+from stageguard.guard.night import (
+    LONGEST_BRIDGE_SECONDS,
+    GuardOptions,
+    assumptions,
+    best_stages,
+    log_probabilities,
+    read_night,
+)
 from stageguard.guard.posterior import EXACT_WINDOW
-from stageguard.guard.solver import NO_PATH, fixed_setting, solver_for
-from stageguard.guard.stream_paths import BAD_ROW, StreamClock, StreamPaths
-from stageguard.night.hypnodensity import explain_bad_probabilities
+from stageguard.guard.solver import fixed_setting, solver_for
+from stageguard.guard.stream_paths import StreamClock, StreamPaths
+from stageguard.night.hypnodensity import check_probabilities, refuse_probabilities
 from stageguard.night.stages import UNSCORED_NAME
 from stageguard.profile.parts import STREAMED
-from stageguard.profile.profile import Profile, as_profile
+from stageguard.profile.profile import Profile
 
-_FLOAT64 = np.dtype(np.float64)
-_ENDLESS_EPOCHS = 1e15  # 30 million years of milliseconds
-_VERSION = 2  # of a snapshot
+_VERSION = 3  # of a snapshot
 _SLACK = 1e-9  # keeps 60 s / 0.1 s at 600 epochs
 
 
@@ -92,39 +94,33 @@ class StreamingDecoder:
         logits: bool = False,
         log: bool = False,
     ) -> None:
-        profile = as_profile(profile)
-        check_cohort(profile, cohort)
-        self._given = profile
-        if stager is not None:
-            checks.text(stager, "stager", empty=False)
-        by_rule = profile.for_nights_of(stager, cohort)
-        self.profile = by_rule.for_streaming()
         self._options = GuardOptions(
-            stages=stages,
-            epoch_seconds=epoch_seconds,
-            logits=logits,
-            log=log,
-            cohort=cohort,
-            stager=stager,
+            stages=stages, epoch_seconds=epoch_seconds, cohort=cohort, stager=stager, logits=logits, log=log
         )
-        names = self.profile.scheme.names if stages is None else checks.stage_names(stages)
-        self._n_columns = len(names)
-        blank = np.zeros((1, self._n_columns))
-        given = read_night(blank, self.profile, self._options)
+        self._given = profile_for(profile, self._options)
+        by_rule = self._given.for_nights_of(stager, cohort)
+        self.profile = by_rule.for_streaming()
+        self._columns = self.profile.scheme.names if stages is None else checks.stage_names(stages)
+        given = read_night(np.zeros((1, len(self._columns))), self.profile, self._options)
         self.epoch_seconds = given.epoch_seconds
         self.max_lag_seconds = None
         if max_lag_seconds is not None and max_lag_seconds != math.inf:
             self.max_lag_seconds = checks.number(max_lag_seconds, "max_lag_seconds", low=0.0)
         self.assumed = (*assumptions(self.profile, given), *_unlike_decode(by_rule, self.profile))
-        self._names = (*self.profile.scheme.names, UNSCORED_NAME)  # label -1 is the last
-        self._is_plain = stages is None and not logits and not log
+        calibration = self.profile.calibration
+        self._calibration = calibration if calibration.temperature != 1.0 or calibration.biases else None
         setting, solver = fixed_setting(self.profile), solver_for(self.profile, self.epoch_seconds)
-        self._log_weight, self._is_free = setting.stage_nats, solver.is_free(setting)
-        self._tables = solver.automaton_tables(setting)
+        self._nats, self._is_free = setting.stage_nats, solver.is_free(setting)
         self._clock = None if solver.clock is None else StreamClock(solver.clock, self.epoch_seconds)
-        self._stream = self._new_stream()
+        most = math.inf if self.max_lag_seconds is None else self.max_lag_seconds
+        self._stream = StreamPaths(
+            Automaton(*solver.automaton_tables(setting)),
+            most / self.epoch_seconds + _SLACK,
+            int((LONGEST_BRIDGE_SECONDS + _SLACK) / self.epoch_seconds),
+            self._clock,
+        )
         self._choices: deque[int] = deque()  # of pending epochs, if each is decided by itself
-        self._push: Callable[[Floats, float], tuple[int, ...] | int] = self._stream.push
+        self._first: Floats | None = None  # row of the recording, as given
 
     def push(self, row: npt.ArrayLike, quality: float | None = None) -> tuple[str, ...]:
         """Take the next epoch and return the stages that have become certain, the oldest first.
@@ -147,21 +143,19 @@ class StreamingDecoder:
         InputError
             The row is no distribution. The decoder is unchanged: push the corrected row.
         """
-        if type(row) is np.ndarray and self._is_plain and row.dtype is _FLOAT64 and row.ndim == 1:
-            values: Floats = row
-        else:
-            values = self._read(row)
+        rows = self._read(row)  # (1, n_stages)
         beta = 0.0 if quality is None else checks.number(quality, "quality", low=0.0, high=1.0)
-        labels = self._push(values, beta)
-        if labels.__class__ is int:
-            raise self._refusal(labels, values)
+        evidence = None if np.isnan(rows[0, 0]) else self._evidence(rows, beta)
+        labels = self._stream.push(evidence, int(best_stages(rows, self._calibration, None)[0]))
         if self._is_free:
-            self._choices.append(self._choice(values, beta))
-            labels = self._by_choice(labels)  # type: ignore[arg-type]
+            timed, choice = self._stream.timed, best_stages(rows, self._calibration, self._nats)[0]
+            if evidence is not None and timed is not None:
+                choice = timed.argmax()
+            self._choices.append(-1 if beta == 1.0 else int(choice))  # -1: its neighbours decide
+            labels = self._by_choice(labels)
         if self._clock is not None:
-            self._clock.give_out(labels)  # type: ignore[arg-type]
-        names = self._names
-        return tuple([names[label] for label in labels]) if labels else ()  # type: ignore[union-attr]
+            self._clock.give_out(labels)
+        return self._named(labels)
 
     def finish(self) -> tuple[str, ...]:
         """Return the stages of all pending epochs, and start anew.
@@ -169,13 +163,11 @@ class StreamingDecoder:
         The row pushed last is the end of the recording; the next row is the first of another recording.
         """
         labels = self._stream.finish()
-        if isinstance(labels, int):
-            raise self._refusal(labels, np.empty(0))
         if self._is_free:
             labels = self._by_choice(labels)
         if self._clock is not None:
             self._clock.reset()
-        return tuple([self._names[label] for label in labels])
+        return self._named(labels)
 
     @property
     def stages(self) -> tuple[str, ...] | None:
@@ -218,7 +210,7 @@ class StreamingDecoder:
             "max_lag_seconds": self.max_lag_seconds,
             "choices": list(self._choices),
             "clock": None if self._clock is None else self._clock.state(),
-            "paths": [array.tolist() for array in self._stream.state()],
+            "paths": self._stream.state(),
         }
         return json.dumps(content).encode()
 
@@ -231,7 +223,7 @@ class StreamingDecoder:
                 raise InputError(f"it has version {content['version']}, expected {_VERSION}")
             profile, limit = Profile.from_dict(content["profile"]), content["max_lag_seconds"]
             decoder = cls(profile, max_lag_seconds=limit, **content["options"])
-            decoder._stream.restore(*map(np.array, content["paths"]))
+            decoder._stream.restore(**content["paths"])
             decoder._choices.extend(content["choices"])
             if decoder._clock is not None:
                 decoder._clock.restore(content["clock"], decoder.n_committed)
@@ -251,75 +243,40 @@ class StreamingDecoder:
             f"{self.n_committed} out>"
         )
 
-    def _new_stream(self) -> StreamPaths:
-        calibration, nothing = self.profile.calibration, (0.0,) * self.profile.scheme.n_stages
-        is_calibrated = calibration.temperature != 1.0 or bool(calibration.biases)
-        return StreamPaths(
-            Automaton(*self._tables),
-            calibration.temperature if is_calibrated else 0.0,
-            np.array(calibration.biases or nothing),
-            np.array(self._log_weight or nothing),
-            _lag_epochs(self.max_lag_seconds, self.epoch_seconds),
-            _most_bridged(self.epoch_seconds),
-            self._clock,
-        )
+    def _read(self, row: npt.ArrayLike) -> Floats:
+        """Return a row as probabilities (1, n_stages) in the profile's order; refuse one that holds none."""
+        array = checks.array_of(row, "probabilities", "read_density")
+        names_values = hasattr(row, "index") and not callable(row.index)  # a row of a table, in its order
+        if array.shape != (len(self._columns),) or names_values:
+            got = f"a {checks.type_name(row)}, which names its values" if names_values else checks.shown(row)
+            wanted = f"expected {len(self._columns)} numbers, one per stage"
+            raise InputError(f"epoch {self.n_epochs} is {got}, {wanted}: {', '.join(self._columns)}.")
+        try:
+            if self._options.logits and self.n_epochs == 1 and self._first is not None:
+                refuse_probabilities(np.stack([self._first, array]))  # one row alone may look like some
+            found = read_night(array[None], self.profile, self._options).probabilities
+            check_probabilities(found, self.profile.scheme.names)
+        except InputError as error:
+            raise InputError(re.sub(r"\brow \d+", f"epoch {self.n_epochs}", str(error))) from None
+        if self.n_epochs == 0:
+            self._first = np.array(array)
+        return found
 
-    def _choice(self, row: Floats, quality: float) -> int:
-        """Return the stage of an epoch that is decided by itself, -1 if its neighbours decide."""
-        if quality == 1.0:
-            return -1
-        if self._stream.is_timed and not np.isnan(row[0]):
-            return int(self._stream.evidence.argmax())
-        (choice,) = best_stages(row[None], self.profile.calibration, self._log_weight)
-        return int(choice)
+    def _evidence(self, row: Floats, beta: float) -> Floats:
+        """Return the log-evidence (n_stages,) of a row, as `Night.evidence` does."""
+        scores: Floats = log_probabilities(row, self._calibration)[0]
+        if self._nats is not None:
+            scores = scores + np.array(self._nats)
+        return (1.0 - beta) * scores - beta * math.log(len(scores))
 
-    def _by_choice(self, labels: Sequence[int]) -> tuple[int, ...]:
+    def _by_choice(self, labels: Sequence[int]) -> list[int]:
         """Return the choices of the epochs given out; epochs without evidence keep their label."""
         chosen = [(self._choices.popleft(), label) for label in labels]
-        return tuple([choice if choice >= 0 and label >= 0 else label for choice, label in chosen])
+        return [choice if choice >= 0 and label >= 0 else label for choice, label in chosen]
 
-    def _read(self, row: npt.ArrayLike) -> Floats:
-        """Return a row in any other form as probabilities in the profile's order."""
-        try:
-            array = checks.array_of(row, "probabilities", "read_density")
-        except InputError:
-            array = np.empty(())
-        names_values = hasattr(row, "index") and not callable(row.index)  # a row of a table, in its order
-        if array.shape != (self._n_columns,) or names_values:
-            names = self.profile.scheme.names if self._options.stages is None else self._options.stages
-            got, advice = checks.shown(row), ""
-            if names_values:
-                got = f"a {checks.type_name(row)}, which names its values"
-                advice = " Pass them as an array in this order."
-            wanted = f"expected {self._n_columns} numbers, one per stage: {', '.join(names)}.{advice}"
-            raise InputError(f"epoch {self.n_epochs} is {got}, {wanted}")
-        if type(array) is np.ndarray and array.dtype.kind in "fiu":
-            if self._is_plain:
-                return array.astype(np.float64)
-            if self._options.logits and self._options.stages is None:
-                odds = _softmax(array.tolist())
-                if odds is not None:
-                    return odds
-        try:
-            given = read_night(array[None], self.profile, self._options)
-        except InputError as error:
-            raise self._of_epoch(error) from None
-        converted: Floats = given.probabilities[0]
-        return converted
-
-    def _of_epoch(self, error: InputError) -> InputError:
-        """Return an error about a matrix of one row as an error about the epoch that was pushed."""
-        return InputError(re.sub(r"\brow \d+", f"epoch {self.n_epochs}", str(error)))
-
-    def _refusal(self, code: Any, row: Floats) -> InputError:
-        scheme, epoch = self.profile.scheme, f"epoch {self.n_epochs}"
-        if code != BAD_ROW:
-            return InputError(epoch + f": {NO_PATH}")
-        if len(row) != scheme.n_stages:
-            stages = ", ".join(scheme.names)
-            got = f" has {len(row)} numbers, expected {scheme.n_stages}, one per stage: {stages}."
-            return InputError(epoch + got)
-        return self._of_epoch(explain_bad_probabilities(row[None], scheme.names))
+    def _named(self, labels: Sequence[int]) -> tuple[str, ...]:
+        names = (*self.profile.scheme.names, UNSCORED_NAME)  # label -1 is the last
+        return tuple([names[label] for label in labels])
 
 
 def _unlike_decode(by_rule: Profile, used: Profile) -> Iterator[str]:
@@ -334,26 +291,3 @@ def _unlike_decode(by_rule: Profile, used: Profile) -> Iterator[str]:
         yield "the clock counts from sleep onset as given out"
     if used.flip_flop.is_greedy:
         yield EXACT_WINDOW
-
-
-def _softmax(row: list[float]) -> Floats | None:
-    """Return the probabilities of finite logits, else None; for few numbers faster than with NumPy."""
-    top = max(row)
-    odds = [math.exp(value - top) for value in row] if math.isfinite(sum(row)) else [math.nan]
-    total = sum(odds)
-    return np.array([value / total for value in odds]) if math.isfinite(total) else None
-
-
-def _lag_epochs(seconds: float | None, epoch_seconds: float) -> int:
-    """Return the limit in whole epochs; -1 for none, or for one that no recording reaches."""
-    epochs = math.inf if seconds is None else seconds / epoch_seconds + _SLACK
-    return math.floor(epochs) if epochs < _ENDLESS_EPOCHS else -1
-
-
-def _most_bridged(epoch_seconds: float) -> int:
-    """Return how many epochs without evidence are bridged, as in `night.cut`."""
-    longest = LONGEST_BRIDGE_SECONDS + 1e-9
-    n = math.ceil(longest / epoch_seconds)
-    while n * epoch_seconds > longest:
-        n -= 1
-    return n

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from stageguard.arrays import CLIP, ROUNDING, SUM_TOLERANCE, Floats, Ints, Ints32, Mask
+from stageguard.arrays import Floats, Mask
+from stageguard.errors import InputError
 from stageguard.guard.clock import ClockRules
 from stageguard.guard.kernels.reference_sums import Automaton
+from stageguard.guard.solver import NO_PATH
 from stageguard.night.period import period_epochs
 
-BAD_ROW, NO_PATH = 1, 2  # why a row was refused; the stream is unchanged then
 _FAR_BELOW = -1048576.0  # below this, where doubles lose digits, scores are shifted back to 0
 
 
@@ -35,28 +35,24 @@ class Bout:
 
 
 class StreamPaths:
-    """The best path through an automaton, given out as it becomes certain."""
+    """The best path through an automaton, given out as it becomes certain, or after `max_lag` epochs.
+
+    Up to `most_bridged` epochs without evidence are bridged. An epoch after which no path is possible raises
+    an error and changes nothing.
+    """
 
     def __init__(
-        self,
-        automaton: Automaton,
-        temperature: float,
-        biases: Floats,
-        added: Floats,
-        max_lag: int,
-        most_bridged: int,
-        clock: StreamClock | None = None,
+        self, automaton: Automaton, max_lag: float, most_bridged: int, clock: StreamClock | None
     ) -> None:
         a = automaton
         self.stage, self.first, self.source, self.target = a.stage, a.first, a.source, a.target
         self.weight, self.initial, self.final = a.weight, a.initial, a.final_weight
-        self.temperature, self.biases, self.added = temperature, biases, added  # temperature 0: none
         self.max_lag, self.most_bridged, self.clock = max_lag, most_bridged, clock
-        self.uniform = np.full(len(added), -math.log(len(added)))
+        n_stages = int(a.stage.max()) + 1
+        self.uniform = np.full(n_stages, -math.log(n_stages))
         self.goes_on = self._endless()
         self.out: list[int] = []
-        self.evidence: Floats = self.uniform  # of the last row that has any
-        self.is_timed = False  # whether the clock added anything to it
+        self.timed: Floats | None = None  # evidence of the last row that has any, if the clock added to it
         self._reset()
 
     def _reset(self) -> None:
@@ -69,44 +65,37 @@ class StreamPaths:
         self.is_running = False
         self.scores: Floats = np.full(len(self.stage), -np.inf)  # (n_states,)
         self.state_bouts: list[Bout | None] = [None] * len(self.stage)
-        self.root = Bout(-1, self.n_epochs - self.n_missing, None)
+        self.root = Bout(-1, self._n_solved, None)
 
     @property
     def _n_solved(self) -> int:
         return self.n_epochs - self.n_missing
 
-    def push(self, row: Floats, quality: float) -> tuple[int, ...] | int:
-        """Take one epoch; return the labels given out, or the code why it was refused."""
+    def push(self, evidence: Floats | None, own: int) -> list[int]:
+        """Take an epoch's evidence and the stager's own choice; return the labels given out, -1 in gaps."""
         self.out = []
-        if len(row) != len(self.added):
-            return BAD_ROW
-        if np.isnan(row).all():
-            return self._push_missing()
-        if not (row >= -ROUNDING).all() or not abs(row.sum() - 1.0) <= SUM_TOLERANCE:
-            return BAD_ROW
-        if self.n_missing and not self._is_possible(self.n_missing + 1, ends=False):
-            return NO_PATH
-        self._bridge()
-        scores = self._calibrated(row)
-        own = int(scores.argmax())
-        blended = (1.0 - quality) * (scores + self.added) + quality * self.uniform
-        self.evidence = self._timed(blended, own)
-        self.is_timed = self.evidence is not blended
-        if not self._step(self.evidence):
-            return NO_PATH
-        if self.clock is not None:
-            self.clock.see(self.n_epochs, own)
-        self.n_epochs += 1
-        self.n_missing_run = 0
-        self._settle()
+        if evidence is None:
+            self._push_missing()
+        else:
+            if self.n_missing:
+                self._check_possible(self.n_missing + 1, ends=False)
+            self._bridge()
+            timed = self._timed(evidence, own)
+            if not self._step(timed):
+                raise InputError(f"epoch {self.n_epochs}: {NO_PATH}")
+            self.timed = None if timed is evidence else timed
+            if self.clock is not None:
+                self.clock.see(self.n_epochs, own)
+            self.n_epochs += 1
+            self.n_missing_run = 0
+            self._settle()
         self._keep_lag()
-        return tuple(self.out)
+        return self.out
 
-    def _push_missing(self) -> tuple[int, ...] | int:
+    def _push_missing(self) -> None:
         is_gap = self.n_missing_run + 1 > self.most_bridged
         if is_gap and self.is_running:
-            if not self._is_possible(0, ends=True):
-                return NO_PATH
+            self._check_possible(0, ends=True)
             self._close()  # too long to bridge: the stretch ended before it
         self.n_epochs += 1
         self.n_missing += 1
@@ -114,32 +103,17 @@ class StreamPaths:
         if is_gap:
             self._commit(-1, self.n_epochs)
             self.n_missing = 0
-        self._keep_lag()
-        return tuple(self.out)
 
-    def finish(self) -> tuple[int, ...] | int:
+    def finish(self) -> list[int]:
         """Return the labels of all epochs not given out yet, and start anew."""
         self.out = []
         if self.is_running:
-            if not self._is_possible(self.n_missing, ends=True):
-                return NO_PATH
+            self._check_possible(self.n_missing, ends=True)
             self._bridge()
             self._close()
         self._commit(-1, self.n_epochs)
         self._reset()
-        return tuple(self.out)
-
-    def _calibrated(self, row: Floats) -> Floats:
-        """Return log-probabilities (n_stages,): temperature, biases, renormalise, clip in turn."""
-        scores: Floats
-        with np.errstate(divide="ignore"):
-            if self.temperature > 0:
-                scores = np.log(np.maximum(row, 0.0)) / self.temperature + self.biases
-                top = scores.max()
-                scores = np.maximum(scores - (top + np.log(np.exp(scores - top).sum())), np.log(CLIP))
-            else:
-                scores = np.log(np.maximum(row / row.sum(), CLIP))
-        return scores
+        return self.out
 
     def _timed(self, evidence: Floats, own: int | None) -> Floats:
         """Return evidence of the epoch that comes next to the paths, with the clock's; `own` as there."""
@@ -148,14 +122,15 @@ class StreamPaths:
         nats = self.clock.nats(self._n_solved, own)
         return evidence + nats if nats.any() else evidence
 
-    def _is_possible(self, n_steps: int, *, ends: bool) -> bool:
-        """Whether some path can go on for `n_steps` epochs and, if `ends`, end there."""
+    def _check_possible(self, n_steps: int, *, ends: bool) -> None:
+        """Refuse unless some path can go on for `n_steps` epochs and, if `ends`, end there."""
         alive = (self.scores if self.is_running else self.initial) > -np.inf  # (n_states,)
         for _ in range(n_steps if self.is_running else n_steps - 1):
             following = np.zeros_like(alive)
             following[self.target[alive[self.source] & (self.weight > -np.inf)]] = True
             alive = following
-        return bool((alive & (self.final > -np.inf)).any() if ends else alive.any())
+        if not (alive & (self.final > -np.inf) if ends else alive).any():
+            raise InputError(f"epoch {self.n_epochs}: {NO_PATH}")
 
     def _bridge(self) -> None:
         while self.n_missing > 0:
@@ -262,42 +237,36 @@ class StreamPaths:
         self._lay(self._line(self.state_bouts[self._best()]), self._n_solved)
         self._leave()
 
-    def state(self) -> tuple[npt.NDArray[Any], ...]:
-        """Return counts, scores, each state's bout, and the bouts' parents, stages and starts."""
-        bouts, number = [self.root], {id(self.root): 0}
+    def state(self) -> dict[str, Any]:
+        """Return its state as plain types."""
+        bouts, number = [self.root], {id(None): -1, id(self.root): 0}
         for leaf in self.state_bouts:
             for bout in self._line(leaf):
                 if id(bout) not in number:
                     number[id(bout)] = len(bouts)
                     bouts.append(bout)
-        counts = [self.n_epochs, self.n_committed, self.n_missing, self.n_missing_run, int(self.is_running)]
-        parents = [-1 if bout.parent is None else number[id(bout.parent)] for bout in bouts]
-        return (
-            np.array(counts, dtype=np.int64),
-            self.scores.copy(),
-            np.array([-1 if bout is None else number[id(bout)] for bout in self.state_bouts], dtype=np.int32),
-            np.array(parents, dtype=np.int32),
-            np.array([bout.stage for bout in bouts], dtype=np.int32),
-            np.array([bout.start for bout in bouts], dtype=np.int64),
-        )
+        return {
+            "counts": [self.n_epochs, self.n_committed, self.n_missing, self.n_missing_run, self.is_running],
+            "scores": self.scores.tolist(),
+            "state_bouts": [number[id(bout)] for bout in self.state_bouts],
+            "bouts": [[bout.stage, bout.start, number[id(bout.parent)]] for bout in bouts],
+        }
 
     def restore(
         self,
-        counts: Ints,
-        scores: Floats,
-        state_bouts: Ints32,
-        parent: Ints32,
-        stage: Ints32,
-        start: Ints,
+        counts: Sequence[Any],
+        scores: Sequence[float],
+        state_bouts: Sequence[int],
+        bouts: Sequence[tuple[int, int, int]],
     ) -> None:
-        """Restore a state that `state` returned."""
-        self.n_epochs, self.n_committed, self.n_missing, self.n_missing_run = counts[:4].tolist()
-        self.is_running, self.scores = bool(counts[4]), scores.astype(np.float64)
-        bouts: list[Bout] = []
-        for i, (s, begin) in enumerate(zip(stage.tolist(), start.tolist(), strict=True)):
-            bouts.append(Bout(s, begin, bouts[parent[i]] if parent[i] >= 0 else None))
-        self.root = bouts[0]
-        self.state_bouts = [bouts[i] if i >= 0 else None for i in state_bouts.tolist()]
+        """Restore what `state` returned."""
+        self.n_epochs, self.n_committed, self.n_missing, self.n_missing_run, self.is_running = counts
+        self.scores = np.array(scores, dtype=np.float64)
+        found: list[Bout] = []
+        for stage, start, parent in bouts:
+            found.append(Bout(stage, start, found[parent] if parent >= 0 else None))
+        self.root = found[0]
+        self.state_bouts = [found[i] if i >= 0 else None for i in state_bouts]
 
 
 class StreamClock:
