@@ -11,7 +11,6 @@ import pytest
 import stageguard as sg
 from cli_runner import Runner, error_line
 from messages import mentions
-from stageguard import documents
 from stageguard.night.stages import AASM5
 
 SCORERS = ("anna", "ben", "carl")
@@ -47,7 +46,7 @@ def test_a_card_is_written_shown_and_verified(run, tmp_path):
     assert card.sha256 in (tmp_path / "card.html").read_text()
     found = run("verify", "card.json", "--json")
     assert found.code == 0, found.out
-    assert {check["name"] for check in found.json["checks"]} == {"card", "grades", "page", "files"}
+    assert {check["name"] for check in found.json["checks"]} == {"card", "files"}
     assert found.json["ok"]
 
 
@@ -261,38 +260,20 @@ def test_one_night_alone_is_measured_without_limits(run, tmp_path):
     assert "nan" not in (tmp_path / "card.html").read_text().lower().replace("nanb", "")
 
 
-def changed(path, keys, value, *, honest=False):
-    content = json.loads(path.read_text())
-    *way, last = keys
-    place = content
-    for key in way:
-        place = place[key]
-    place[last] = value
-    if honest:
-        del content["stageguard"]["sha256"]
-        content["stageguard"]["sha256"] = documents.sha256_of(content)
-    path.write_text(json.dumps(content))
-
-
 def failing_checks(verified):
     return {check["name"] for check in verified["checks"] if not check["ok"]}
 
 
-@pytest.mark.parametrize(
-    ("keys", "value", "honest", "failing"),
-    [
-        (("stageguard", "stager"), "Z", False, {"card"}),
-        (("grades", "tst_minutes", "verdict"), "as an expert", True, {"grades"}),
-        (("nights", 0, "statistics", "tst_minutes", "stager"), 1.0, True, {"grades", "page"}),
-    ],
-)
-def test_an_edited_card_is_found_out(run, tmp_path, keys, value, honest, failing):
+def test_an_edited_card_is_found_out(run, tmp_path):
     write_cohort(tmp_path)
     run("grade", "nights", "--expert", "scored", "-o", "card.html")
-    changed(tmp_path / "card.json", keys, value, honest=honest)
+    path = tmp_path / "card.json"
+    content = json.loads(path.read_text())
+    content["grades"]["tst_minutes"]["verdict"] = "as an expert"
+    path.write_text(json.dumps(content))
     ran = run("verify", "card.json", "--json")
     assert ran.code == 1
-    assert failing <= failing_checks(ran.json)
+    assert failing_checks(ran.json) == {"card"}
 
 
 def test_the_remedy_for_other_epochs_is_one_of_this_command(run, tmp_path):
@@ -315,7 +296,7 @@ def test_changed_and_missing_files_are_found(run, tmp_path):
     assert failing_checks(run("verify", "card.json", "--json").json) == {"files"}
 
 
-def test_a_card_without_files_is_checked_by_its_own_numbers(run, tmp_path):
+def test_a_card_without_files_is_checked_by_its_hash(run, tmp_path):
     write_cohort(tmp_path)
     nights = [sg.read_hypnogram(f"nights/n{k}.txt", scheme="aasm5") for k in range(4)]
     sg.grade([[night] for night in nights[::-1]], nights).save("card.json")

@@ -187,7 +187,7 @@ def test_nights_of_one_person_count_once():
     card = sg.grade([*experts, *experts], [*nights, *nights], people=[*"abcdef"] * 2)
     once = sg.grade(experts, nights)
     assert card.n_people == 6
-    assert card.n_nights == 12
+    assert len(card.nights) == 12
     assert card["tst_minutes"].mean == once["tst_minutes"].mean
     assert card.kappa == pytest.approx(once.kappa)
 
@@ -365,8 +365,6 @@ def test_a_card_is_read_as_it_was_written(tmp_path):
     assert again["tst_minutes"].mean == card["tst_minutes"].mean
     with pytest.raises(sg.OutputExistsError):
         card.save(tmp_path / "card.json")
-    with pytest.raises(KeyError, match="tst_minutes"):
-        _ = card["tst_minute"]
 
 
 def edited(content, keys, value):

@@ -16,17 +16,18 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from stageguard import checks, documents
 from stageguard.arrays import NAN, Floats, Ints
-from stageguard.errors import InputError, StageGuardError, did_you_mean
+from stageguard.errors import InputError, StageGuardError
 from stageguard.files import file_error, json_lines, load_json, write_text_atomic
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import cohen_kappa, common_scheme
@@ -44,6 +45,7 @@ from stageguard.version import __version__
 
 Verdict = Literal["as an expert", "worse", "not shown"]
 Number = float | None  # None where a statistic does not exist
+Panel = Sequence[Hypnogram | None]  # a night's scorings, None of an expert who did not score it
 
 CONFIDENCE = 0.90
 LIMIT = 1.25  # our choice: a stager with up to this many times an expert's error passes for one
@@ -58,8 +60,7 @@ KIND, LAYOUT = "grade", 2  # of the file of a card
 NOT_GRADED, NO_VERDICT = "not graded", "no verdict"  # instead of a verdict
 
 
-@dataclass(frozen=True, slots=True)
-class Ratio:
+class Ratio(NamedTuple):
     """An error in units of an expert's, with its 90 % confidence limits; the upper one may be infinite."""
 
     value: float
@@ -67,7 +68,7 @@ class Ratio:
     high: float = NAN
 
 
-def ratio_of_means(stager: Floats, expert: Floats, confidence: float = CONFIDENCE) -> Ratio:
+def ratio_of_means(stager: Floats, expert: Floats) -> Ratio:
     """Return sum(stager) / sum(expert) over people (n,), with Fieller's limits; NaN limits of one person.
 
     They are those r for which mean(stager - r * expert) differs from 0 by at most t standard errors.
@@ -76,7 +77,7 @@ def ratio_of_means(stager: Floats, expert: Floats, confidence: float = CONFIDENC
     value = a / e if e > 0 else (math.inf if a > 0 else NAN)
     if n < 2:
         return Ratio(value)
-    t = t_quantile(0.5 + confidence / 2, n - 1)
+    t = t_quantile(0.5 + CONFIDENCE / 2, n - 1)
     covariance = np.cov(stager, expert) * t * t / n
     # the limits solve square * r^2 - 2 * mixed * r + constant = 0
     square, mixed, constant = e * e - covariance[1, 1], a * e - covariance[0, 1], a * a - covariance[0, 0]
@@ -86,12 +87,12 @@ def ratio_of_means(stager: Floats, expert: Floats, confidence: float = CONFIDENC
     return Ratio(value, max((mixed - root) / square, 0.0), (mixed + root) / square)
 
 
-def typical_ratio(logs: Floats, confidence: float = CONFIDENCE) -> Ratio:
+def typical_ratio(logs: Floats) -> Ratio:
     """Return the ratio of a typical night from people's mean log ratios (n,), with limits by t."""
     n, mean = len(logs), float(logs.mean())
     if n < 2:
         return Ratio(math.exp(mean))
-    margin = t_quantile(0.5 + confidence / 2, n - 1) * float(logs.std(ddof=1)) / math.sqrt(n)
+    margin = t_quantile(0.5 + CONFIDENCE / 2, n - 1) * float(logs.std(ddof=1)) / math.sqrt(n)
     return Ratio(math.exp(mean), math.exp(mean - margin), math.exp(mean + margin))
 
 
@@ -142,9 +143,9 @@ def expert_errors(scheme: str) -> tuple[ExpertErrors, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PanelValues:
-    """One statistic of one night by who scored it; None where it does not exist."""
+    """One statistic of one night by who scored it."""
 
-    experts: tuple[Number, ...]  # None of those who did not score the night
+    experts: tuple[Number, ...]
     others: tuple[Number, ...]  # of the consensus without each expert; None of a single one
     stager: Number = None
     consensus: Number = None  # of all experts
@@ -192,30 +193,17 @@ class Grade(ComparedByValue):
     against_consensus: BlandAltman  # of all experts, or of the only one
     about: Mapping[str, float] = field(default_factory=dict)  # one expert: error over that of each cohort
 
-    @property
-    def unit(self) -> str:
-        """The unit of the errors: ``min``, ``%``, or nothing for counts."""
-        return quantity_of(self.key).short_unit
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain types; NaN and infinities are None."""
         limits = self.against_consensus
-        values = {
-            "verdict": self.verdict,
-            "n_people": self.n_people,
-            "people_needed": self.people_needed,
-            "mean": [self.mean.value, self.mean.low, self.mean.high],
-            "typical": [self.typical.value, self.typical.low, self.typical.high],
-            "errs_less_than": self.errs_less_than,
-            "n_experts": self.n_experts,
-            "stager_error": self.stager_error,
-            "expert_error": self.expert_error,
-            "bias": [limits.bias, limits.bias_low, limits.bias_high],
-            "limits_of_agreement": [limits.low, limits.high],
+        values = {name: getattr(self, name) for name in self.__slots__ if name != "key"}
+        values |= {
+            "bias": (limits.bias, limits.bias_low, limits.bias_high),
+            "limits_of_agreement": (limits.low, limits.high),
             "limit_margin": limits.limit_margin,
-            "about": dict(self.about),
         }
-        return {key: _finite(value) for key, value in values.items()}
+        del values["against_consensus"]
+        return {name: _finite(value) for name, value in values.items()}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -258,11 +246,7 @@ class GradeCard(ComparedByValue, Mapping[str, Grade]):
 
     def __getitem__(self, key: str) -> Grade:
         """Return the grade of a statistic."""
-        try:
-            return self.grades[key]
-        except KeyError:
-            hint = did_you_mean(str(key), self.grades)
-            raise KeyError(f"{key!r} is not graded, expected one of {', '.join(self)}.{hint}") from None
+        return self.grades[key]
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the statistics' names."""
@@ -274,26 +258,9 @@ class GradeCard(ComparedByValue, Mapping[str, Grade]):
 
     def __repr__(self) -> str:
         """Return counts of people, scorers and verdicts."""
-        verdicts = [grade.verdict for grade in self.values()]
-        counts = [f"{verdicts.count(name)} {name}" for name in ("as an expert", "worse", "not shown")]
-        words = ", ".join(counts) if any(verdicts) else NO_VERDICT
-        whose = f"{self.n_people} people, {len(self.scorers)} scorers"
-        return f"<GradeCard of {len(self)} statistics, {whose}: {words}>"
-
-    def __str__(self) -> str:
-        """Return one line per statistic: error in units of an expert's, by the means, and the verdict."""
-        lines = [repr(self)]
-        for key, grade in self.items():
-            shown = ", ".join(f"about {each:.2f} by {name}" for name, each in grade.about.items())
-            if len(self.scorers) > 1:
-                shown = f"{grade.mean.value:5.2f} ({grade.mean.low:.2f} to {grade.mean.high:.2f})"
-            lines.append(f"{key:<30} {shown:<24} {grade.verdict or NO_VERDICT}")
-        return "\n".join(lines)
-
-    @property
-    def n_nights(self) -> int:
-        """Number of nights."""
-        return len(self.nights)
+        verdicts = Counter(grade.verdict or NO_VERDICT for grade in self.values())
+        words = ", ".join(f"{n} {verdict}" for verdict, n in verdicts.items())
+        return f"<GradeCard of {self.n_people} people by {len(self.scorers)} scorers: {words}>"
 
     @property
     def n_people(self) -> int:
@@ -306,26 +273,21 @@ class GradeCard(ComparedByValue, Mapping[str, Grade]):
 
     def refuse_other(self, night: ScoredNight, made: GradeFacts | None = None) -> None:
         """Refuse a night that the card does not grade; `made` says who staged and decoded a hypnogram."""
-        scored, own, facts = hypnogram_of(night), self.nights[0], self.facts
+        scored, graded, facts = hypnogram_of(night), self.nights[0], self.facts
         if isinstance(night, Decoding):
             made = GradeFacts(night.stager, profile_sha256=night.profile.sha256)
         sha256, stager = (None, None) if made is None else (made.profile_sha256, made.stager)
-        is_alike = sha256 == facts.profile_sha256
-        undecoded = "stages that were not decoded"
-        got = undecoded if sha256 is None else f"a profile of SHA-256 {sha256[:12]}"
-        graded = undecoded if facts.profile is None else f"profile {facts.profile!r}"
-        # experts may have scored fewer stages than the profile has, so that the profile alone says which
-        is_other_scheme = scored.scheme.names != own.scheme.names and not (is_alike and sha256)
-        is_other_stager = None not in (stager, facts.stager) and stager != facts.stager
-        seconds = [f"{each.epoch_seconds:g} s" for each in (scored, own)]
-        for is_other, what, expected in (
-            (is_other_scheme, ", ".join(scored.scheme.names), ", ".join(own.scheme.names)),
-            (scored.epoch_seconds != own.epoch_seconds, *seconds),
-            (is_other_stager, f"stager {stager!r}", facts.stager),
-            (not is_alike, got, graded),
+        got = "none" if sha256 is None else f"SHA-256 {sha256[:12]}"
+        is_decoded_alike = sha256 is not None and sha256 == facts.profile_sha256
+        for is_other, what, found, expected in (
+            # experts may have scored fewer stages than the profile has, so that the profile alone says which
+            (not is_decoded_alike, "stages", " ".join(scored.scheme.names), " ".join(graded.scheme.names)),
+            (True, "epochs", f"{scored.epoch_seconds:g} s", f"{graded.epoch_seconds:g} s"),
+            (None not in (stager, facts.stager), "stager", stager, facts.stager),
+            (sha256 != facts.profile_sha256, "profile", got, facts.profile),
         ):
-            if is_other:
-                raise InputError(f"the card is not of this night: got {what}, it grades {expected}.")
+            if is_other and found != expected:
+                raise InputError(f"the card is not of this night: {what} {found}, it grades {expected}.")
 
     @property
     def sha256(self) -> str:
@@ -334,13 +296,14 @@ class GradeCard(ComparedByValue, Mapping[str, Grade]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document of a card in plain types: the record with its hash, grades and nights."""
-        record: dict[str, Any] = {
+        record = {
             "kind": KIND,
             "layout": LAYOUT,
-            **{item.name: getattr(self.facts, item.name) for item in fields(GradeFacts)},
+            **dict.fromkeys(GradeFacts.__slots__),
+            **documents.plain(self.facts, defaults=True),
             "scorers": list(self.scorers),
             "n_people": self.n_people,
-            "n_nights": self.n_nights,
+            "n_nights": len(self.nights),
             "kappa": _finite(self.kappa),
             "expert_kappa": _finite(self.expert_kappa),
         }
@@ -362,31 +325,34 @@ class GradeCard(ComparedByValue, Mapping[str, Grade]):
     @classmethod
     def load(cls, path: str | Path) -> GradeCard:
         """Read a card that `save` wrote; refuse one that was changed since."""
-        content = load_json(location(path))
-        card = card_of(location(path), content)
-        if card.to_dict() != content:
+        card, is_as_written = read_card(location(path))
+        if not is_as_written:
             raise file_error(location(path), "was changed after it was written. See: stageguard verify.")
         return card
 
 
-def card_of(path: Path, content: Any) -> GradeCard:
-    """Return the card that the nights of a file give; its grades are computed again."""
+def read_card(path: Path) -> tuple[GradeCard, bool]:
+    """Return the card that the nights of a file give, and whether the file has its SHA-256."""
+    content = load_json(path)
     record = content.get("stageguard") if isinstance(content, dict) else None
     if not isinstance(record, dict) or (record.get("kind"), record.get("layout")) != (KIND, LAYOUT):
         raise file_error(path, f"is not a grade card of layout {LAYOUT}.")
+    sealed = content | {"stageguard": {key: value for key, value in record.items() if key != "sha256"}}
     try:
         nights = documents.read(tuple[GradedNight, ...], content.get("nights"), "nights")
         scorers = documents.read(tuple[str, ...], record.get("scorers"), "scorers")
-        facts = documents.read(GradeFacts, {item.name: record.get(item.name) for item in fields(GradeFacts)})
-        return GradeCard(nights, scorers, facts)
+        facts = documents.read(GradeFacts, {name: record.get(name) for name in GradeFacts.__slots__})
+        return GradeCard(nights, scorers, facts), record.get("sha256") == documents.sha256_of(sealed)
     except InputError as error:
         raise file_error(path, f"is not a card that can be read: {error}") from None
 
 
 def _finite(value: Any) -> Any:
-    """Return numbers without NaN and infinities, which are None."""
-    if isinstance(value, list):
+    """Return numbers without NaN and infinities, which are None; tuples as lists."""
+    if isinstance(value, tuple):
         return [_finite(item) for item in value]
+    if isinstance(value, Mapping):
+        return dict(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -415,17 +381,14 @@ def _check_nights(nights: Sequence[GradedNight], scorers: Sequence[str]) -> None
         if lengths := {len(row) for row in rows} - {n}:
             raise InputError(f"{night.id} has values of {lengths.pop()} experts, expected {n}.")
         if sum(night.scored_by) < min(2, n):
-            raise InputError(
-                f"{night.id} has one scoring although there are {n} experts, expected two or more of every "
-                "night. Leave it out."
-            )
+            raise InputError(f"one of {n} experts scored {night.id}, expected two or more: leave it out.")
         sleep = night.statistics.get("tst_minutes")
         if sleep is not None and sleep.consensus:  # nights without sleep are alike
             other = seen.setdefault(repr([night.statistics, night.kappas]), night)
             if other.person != night.person:
                 raise InputError(
                     f"{other.id} and {night.id} are the same in every number, expected nights of different "
-                    "people. Leave one out, or say that they are of one person."
+                    "people."
                 )
 
 
@@ -482,7 +445,7 @@ def _grade(key: str, nights: Sequence[GradedNight], people: Ints, *, n_scorers: 
 
 
 def grade(
-    experts: Sequence[Hypnogram] | Sequence[Sequence[Hypnogram | None]],
+    experts: Sequence[Hypnogram] | Sequence[Panel],
     nights: Sequence[ScoredNight],
     *,
     people: Sequence[str] | None = None,
@@ -550,11 +513,7 @@ def grade(
 
 
 def measure_panel(
-    name: str,
-    person: str,
-    night: ScoredNight,
-    panel: Sequence[Hypnogram | None],
-    options: StatisticsOptions = AASM,
+    name: str, person: str, night: ScoredNight, panel: Panel, options: StatisticsOptions = AASM
 ) -> GradedNight:
     """Measure one night by the stager, the experts and their consensus."""
     scored = hypnogram_of(night)
@@ -577,29 +536,26 @@ def measure_panel(
     by_expert, by_others = (
         [{} if each is None else graded_values(each, options) for each in part] for part in (scorings, others)
     )
+    statistics = {}
+    for key, value in by_stager.items():
+        experts, rest = (tuple(values.get(key) for values in part) for part in (by_expert, by_others))
+        statistics[key] = PanelValues(experts, rest, value, by_everyone[key])
+    kappas = tuple(
+        (None, None) if each is None else (_kappa(other or everyone, own), _kappa(other, each))
+        for each, other in zip(scorings, others, strict=True)
+    )
     return GradedNight(
         id=name,
         person=person,
         scheme=scheme,
         epoch_seconds=scored.epoch_seconds,
-        statistics={
-            key: PanelValues(
-                tuple(values.get(key) for values in by_expert),
-                tuple(values.get(key) for values in by_others),
-                by_stager[key],
-                by_everyone[key],
-            )
-            for key in by_stager
-        },
+        statistics=statistics,
         scored_by=tuple(each is not None for each in scorings),
-        kappas=tuple(
-            (None, None) if each is None else (_kappa(rest or everyone, own), _kappa(rest, each))
-            for each, rest in zip(scorings, others, strict=True)
-        ),
+        kappas=kappas,
     )
 
 
-def _consensus(scorings: Sequence[Hypnogram | None]) -> Hypnogram | None:
+def _consensus(scorings: Panel) -> Hypnogram | None:
     """Return the consensus; of one scoring itself, of none None."""
     present = [scoring for scoring in scorings if scoring is not None]
     return consensus(present) if len(present) > 1 else next(iter(present), None)
@@ -636,21 +592,17 @@ def graded_values(night: Hypnogram, options: StatisticsOptions = AASM) -> dict[s
     return {key: absent if math.isnan(value) else value for key, value in values.items()}
 
 
-def _panels(experts: Any, nights: Any) -> list[list[Hypnogram | None]]:
+def _panels(experts: Any, nights: Any) -> list[Panel]:
     """Return a list of scorings per night, all of one length."""
     for value, what in ((experts, "experts"), (nights, "nights")):
         if not isinstance(value, list | tuple):
             raise InputError(f"{what} are {checks.shown(value)}, expected a list with an entry per night.")
     if len(nights) != len(experts) or not nights:
-        raise InputError(
-            f"got {len(nights)} nights and experts of {len(experts)}, expected scorings of every night."
-        )
-    panels = []
+        raise InputError(f"got {len(nights)} nights and experts of {len(experts)}, expected as many of both.")
+    panels: list[Panel] = []
     for number, given in enumerate(experts, start=1):
-        panel, what = (
-            given if isinstance(given, list | tuple) and given else [given],
-            f"night {number}: the expert",
-        )
+        panel = given if isinstance(given, list | tuple) and given else [given]
+        what = f"night {number}: the expert"
         panels.append([None if each is None else expert_of(each, what) for each in panel])
     lengths = {len(panel) for panel in panels}
     if len(lengths) > 1:
@@ -665,13 +617,13 @@ def _texts(values: Sequence[str] | None, what: str, otherwise: Sequence[str]) ->
     """Return a text for each night or expert, by default these."""
     if values is None:
         return otherwise
-    texts = documents.read(tuple[documents.Text, ...], values, what)
+    texts: Sequence[str] = documents.read(tuple[documents.Text, ...], values, what)
     if len(texts) != len(otherwise):
         raise InputError(f"got {len(texts)} {what}, expected {len(otherwise)}.")
-    return tuple(texts)
+    return texts
 
 
-def _scorers(panels: Sequence[Sequence[Hypnogram | None]]) -> list[str]:
+def _scorers(panels: Sequence[Panel]) -> list[str]:
     """Return the experts' names, where every night says the same ones; else their numbers."""
     columns = [{each.scorer for each in column if each is not None} for column in zip(*panels, strict=True)]
     names = [next(iter(column)) or "" for column in columns if len(column) == 1]

@@ -158,7 +158,7 @@ def fact_rows(card: GradeCard) -> Iterator[tuple[str, str]]:
     else:
         yield "Profile", f"{facts.profile}, sha256 {str(facts.profile_sha256)[:12]}"
     yield "Cohort", facts.cohort or "not named"
-    nights = f"{count(card.n_nights, 'night')} of {people_words(card.n_people)}"
+    nights = f"{count(len(card.nights), 'night')} of {people_words(card.n_people)}"
     yield "Nights", f"{nights}, {' '.join(card.nights[0].scheme.names)}"
     yield "Experts", f"{len(card.scorers)}: {and_list(card.scorers)}"
     kappas = f"stager {number_text(card.kappa, 3)}"

@@ -1,20 +1,18 @@
-"""Check a grade card: its hash, its grades by its own nights, its page, and the files it was made from."""
+"""Check a grade card: its SHA-256, and the files it was made from."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from stageguard import documents
 from stageguard.errors import FileFormatError
-from stageguard.files import file_sha256, load_json, read_text
-from stageguard.measures.grade import KIND, GradeCard, card_of
-from stageguard.report.grade import grade_page
+from stageguard.files import file_sha256, load_json
+from stageguard.measures.grade import KIND, GradeCard, read_card
 from stageguard.runner.decode_again import Check
 from stageguard.runner.verify import Verification, as_written, errors_of_record
 from stageguard.storage import inside
 from stageguard.version import __version__
 
-MOST_NAMED = 3  # grades or files in a finding
+MOST_NAMED = 3  # files in a finding
 UNCHECKED = ("stager", "cohort", "people", "what was measured on each night")
 
 
@@ -31,23 +29,9 @@ def is_card(path: Path) -> bool:
 
 
 def verify_card(path: Path) -> Verification:
-    """Check a card by itself, and its files where they are still beside it."""
-    content = load_json(path)
-    card = card_of(path, content)
-    fresh = card.to_dict()
-    record = dict(content["stageguard"])
-    same = record.pop("sha256", None) == documents.sha256_of(content | {"stageguard": record})
-    grades = content.get("grades")
-    grades = grades if isinstance(grades, dict) else {}
-    keys = [key for key, grade in fresh["grades"].items() if grades.get(key) != grade]
-    checks = [
-        as_written("card", path, same=same),
-        Check("grades", not keys, _words("as the nights give them", "other", keys)),
-    ]
-    page = path.with_suffix(".html")
-    if page.is_file():
-        same = read_text(page) == grade_page(card)
-        checks.append(Check("page", same, "as the card gives it" if same else f"{page.name} was changed"))
+    """Check a card's SHA-256, and its files where they are still beside it."""
+    card, is_as_written = read_card(path)
+    checks = [as_written("card", path, same=is_as_written)]
     if any(night.files for night in card.nights):
         with errors_of_record(path):
             checks.append(_files(path.parent, card))
@@ -67,9 +51,6 @@ def _files(folder: Path, card: GradeCard) -> Check:
             wrong.append(f"{each['file']} (missing)")
         elif file_sha256(path) != each["sha256"]:
             wrong.append(f"{each['file']} (changed)")
-    return Check("files", not wrong, _words(f"{len(described)} as recorded", "other", wrong))
-
-
-def _words(fine: str, problem: str, names: list[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"{problem}: {', '.join(names[:MOST_NAMED])}{more}" if names else fine
+    more = f" and {len(wrong) - MOST_NAMED} more" if len(wrong) > MOST_NAMED else ""
+    fine = f"{len(described)} as recorded"
+    return Check("files", not wrong, f"other: {', '.join(wrong[:MOST_NAMED])}{more}" if wrong else fine)
