@@ -77,16 +77,6 @@ def test_unscored_and_empty_epochs_do_not_count():
     assert temperature_of(epochs_of((with_gaps, labels))) == clean
 
 
-def test_probabilities_of_zero_are_counted_and_left_out():
-    probabilities, stages = stager(n_epochs=2000, temperature=2.0)
-    votes = np.zeros((100, 4))
-    votes[:, 0] = 1.0
-    wrong = np.ones(100, dtype=np.int8)
-    found = epochs_of((probabilities, stages), (votes, wrong))
-    assert found.impossible_share == pytest.approx(100 / 2100)
-    assert temperature_of(found) == temperature_of(epochs_of((probabilities, stages)))
-
-
 def test_the_temperature_stays_within_bounds():
     n = 500
     sure_and_right = np.full((n, 3), 0.001)
@@ -103,23 +93,3 @@ def test_a_stage_that_never_occurs_gets_a_bias_that_stays_finite():
     found = biases_of(epochs_of((probabilities[stages != 3], stages[stages != 3])))
     assert found.biases[3] == min(found.biases)
     assert -10 < found.biases[3] < -1
-
-
-def test_large_sets_are_thinned_evenly(monkeypatch):
-    night = stager(n_epochs=20_000, temperature=1.5)
-    whole = temperature_of(epochs_of(night)).temperature
-    monkeypatch.setattr(cal, "MOST_EPOCHS", 5000)
-    part = epochs_of(night)
-    assert part.logs.shape[1] == 5000
-    assert temperature_of(part).temperature == pytest.approx(whole, rel=0.05)
-
-
-def test_rounding_below_zero_is_zero():
-    probabilities, stages = stager(n_epochs=2000)
-    clean = probabilities.copy()
-    rows = np.flatnonzero(stages != 0)[:50]
-    probabilities[rows, 0], clean[rows, 0] = -4e-10, 0.0
-    for fit in (temperature_of, biases_of):
-        found, expected = fit(epochs_of((probabilities, stages))), fit(epochs_of((clean, stages)))
-        assert np.isfinite(found.temperature)
-        assert found == expected

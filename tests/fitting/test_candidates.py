@@ -15,9 +15,7 @@ from stageguard.fitting.fit import decode_by, split
 from stageguard.fitting.nights import fragmentation, read_nights
 from stageguard.guard.night import log_probabilities
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.period import period_of
 from stageguard.night.stages import WNR3, StageScheme
-from stageguard.profile.parts import Calibration
 
 BASE = "human-psg-3"
 MOUSE = "mouse-eeg-emg-3"  # whose whole recordings are measured
@@ -128,18 +126,6 @@ def test_a_candidate_is_calibrated_and_has_its_rule(flickering, material, lesson
     assert np.array_equal(plain, flickering.densities[0].argmax)
 
 
-def test_match_keeps_half_of_the_differences_between_people(flickering, lesson):
-    profile = lesson.profile(Candidate("match"))
-    indices = []
-    for density in flickering.densities:
-        own = density.argmax[slice(*period_of(density.argmax, 0, 30.0))]
-        indices.append(np.mean(own[1:] != own[:-1]))
-    assert profile.strength.stager_fi == pytest.approx(np.median(indices), rel=1e-3)
-    for density, fi in zip(flickering.densities, indices, strict=True):
-        aim = profile.strength.fi_target * (fi / np.median(indices)) ** 0.5
-        assert decode(density, profile).strength.fi_low == pytest.approx(aim, rel=2e-3)
-
-
 def test_from_ten_nights_on_the_default_is_tuned_on_training_nights_alone(flickering, material):
     base = sg.Profile.load(BASE)
     for train, test in split(material, 3, seed=0):
@@ -169,10 +155,3 @@ def test_missing_nights_up_to_fifteen_count_as_the_base_profiles(lesson):
     assert lesson.fi_target(5) == pytest.approx((5 * lesson.fi + 10 * base) / 15, rel=1e-3)
     assert lesson.fi_target(40) == pytest.approx(lesson.fi, rel=1e-3)
     assert replace(lesson, fi=float("nan")).fi_target(5) == pytest.approx(base, rel=1e-3)
-
-
-def test_what_is_written_has_six_digits(lesson):
-    profile = lesson.profile(Candidate("argmax", totals=1.0))
-    assert sg.Profile.from_dict(profile.to_dict()) == profile
-    assert profile.calibration != Calibration(lesson.temperature.temperature, lesson.totals)
-    assert profile.calibration.biases == pytest.approx(lesson.totals, rel=1e-5)

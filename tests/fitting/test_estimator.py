@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from messages import naming
 from scored_nights import cohort
 from small import refusal
 from stageguard.errors import InputError
@@ -58,15 +57,6 @@ def test_it_predicts_what_decode_decodes_and_scores_the_accuracy(fitted, matrice
     assert all(np.mean(p.argmax(axis=1) == own) > 0.9 for p, own in zip(rows, found, strict=True))
 
 
-def test_stages_may_be_names(fitted, matrices, nights):
-    names = [expert.stages for expert in nights.hypnograms]
-    names[0] = np.where(np.arange(240) < 5, "?", names[0])
-    own = sg.SemiMarkovDecoder(BASE).fit(matrices, names, nights.groups)
-    assert own.classes_.tolist() == ["W", "N", "R"]
-    assert set(own.predict(matrices)[0]) <= {"W", "N", "R"}
-    assert own.score(matrices, names) == pytest.approx(fitted.score(matrices, names), abs=0.02)
-
-
 def test_without_scikit_learn_it_works_too():
     code = """
 import sys
@@ -85,12 +75,6 @@ print(len(own.fit([night.density], [night.expert]).predict([night.density])[0]))
     assert "not fitted yet" in unfitted and int(n_epochs) > 100
 
 
-def test_it_must_be_fitted_first(matrices):
-    for call in (sg.SemiMarkovDecoder(BASE).predict, sg.SemiMarkovDecoder(BASE).predict_proba):
-        with pytest.raises(InputError, match=naming("SemiMarkovDecoder", "fitted")):
-            call(matrices)
-
-
 @pytest.mark.parametrize(
     ("X", "y", "words"),
     [
@@ -107,12 +91,6 @@ def test_what_is_no_list_of_nights_or_does_not_fit_is_refused(matrices, labels, 
         with pytest.raises(InputError) as error:
             sg.SemiMarkovDecoder(BASE, transition_weight=weight).fit(X(matrices), y(labels))
         refusal(error, words)
-
-
-def test_what_fit_weighs_is_handed_on(matrices, labels, nights):
-    own = sg.SemiMarkovDecoder(BASE, statistics_weight=0.7, statistics="day").fit(matrices, labels)
-    assert own.report_.criterion.statistics_weight == 0.7
-    assert "minutes_W" in own.profile_.provenance["statistics"]
 
 
 def test_scikit_learn_clones_pickles_and_cross_validates_it(fitted, matrices, labels, nights):

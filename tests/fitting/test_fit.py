@@ -220,21 +220,6 @@ def test_a_stager_that_knows_nothing_is_left_alone_and_said_to():
     assert found.steps_aside and mentions(found.reason, "hardly more than", "chance")
 
 
-def test_keeping_accuracy_and_weights_are_asked_for(flickering):
-    few = flickering.without(*range(10, 16))
-    found = fit_report(few, keep_accuracy=True, statistics="day", statistics_weight=0.7)
-    assert "kappa and accuracy" in str(found.criterion) and found.criterion.statistics_weight == 0.7
-    assert "minutes_W" in found.profile.provenance["statistics"]
-    least = row_of(found, DEFAULT).accuracy
-    assert all(row.accuracy >= least for row in found.rows if row.status in ("kept", "chosen"))
-
-
-def test_every_round_is_counted(flickering):
-    seen = []
-    fit_report(flickering.without(*range(10, 16)), progress=seen.append)
-    assert [(at.done, at.total) for at in seen] == [(i, 5) for i in range(1, 6)]
-
-
 def test_several_experts_of_a_night_are_merged_and_all_counted():
     scored = cohort(5, hours=3)
     rng, panels = np.random.default_rng(0), []
@@ -267,16 +252,6 @@ def test_hypnograms_alone_give_transitions_and_bands():
     one = sg.fit(scored.hypnograms[:1], base=BASE)
     assert one.bands["fragmentation_index"] == base.bands["fragmentation_index"]
     assert one.transitions != base.transitions
-
-
-def test_another_epoch_length_than_the_base_profiles():
-    mouse = cohort(5, base="mouse-eeg-emg-3", hours=1)
-    found = fit_report(mouse, BASE)
-    assert found.profile.epoch_seconds == 4.0
-    assert not any("rescaled" in text for text in decode(mouse.densities[0], found.profile).assumed)
-    band = found.profile.bands.get("fragmentation_index")
-    assert band is None or band.source.startswith("5th")
-    assert found.profile.transitions[1][1] > 0.9
 
 
 def test_gaps_and_finer_stages_are_no_obstacle():

@@ -8,7 +8,7 @@ import pytest
 import stageguard as sg
 from messages import mentions
 from nights import decode
-from scored_nights import Cohort, cohort, fit_report, partial
+from scored_nights import cohort, fit_report
 from small import night, profile_of
 
 SHARES = {"W": 0.1, "N": 0.7, "R": 0.2}
@@ -18,19 +18,6 @@ def weighted(**changes):
     given = {"rule": "match", "fi_target": 0.05}
     base = profile_of().replace(strength=given, prior=SHARES, prior_exponent=0.5, cohort="Our Clinic")
     return base.replace(calibration={"temperature": 1.5, "biases": {"R": 1.0}}, **changes)
-
-
-def test_on_its_own_cohort_the_profile_is_as_it_is():
-    profile = weighted()
-    for said in ("our clinic", "Our_clinic"):
-        assert profile.for_nights_of(None, said) is profile
-    for said in ("anyone", None):
-        assert profile_of().for_nights_of(None, said) == profile_of()  # fitted on none in particular
-
-
-def test_a_cohort_that_is_not_said_counts_as_another():
-    profile = weighted()
-    assert profile.for_nights_of(None, None) == profile.for_nights_of(None, "another clinic")
 
 
 def test_on_another_cohort_shares_and_biases_are_left_out():
@@ -85,18 +72,6 @@ def test_a_profile_that_steps_aside_on_a_cautioned_cohort_is_the_default_there()
     assert report.profile.caution_for("narcolepsy") is None
     result, plain = (decode(own.densities[0], one, cohort="narcolepsy") for one in (report.profile, base))
     assert np.array_equal(result.hypnogram.labels, plain.hypnogram.labels)
-
-
-def test_a_fitted_shift_is_not_carried_to_another_cohort():
-    own = cohort(5, hours=6)
-    wrong = [partial(expert, i) for i, expert in enumerate(own.hypnograms)]
-    profile = fit_report(Cohort(wrong, own.hypnograms, own.groups), cohort="shifted").profile
-    assert profile.calibration.biases is not None
-    repaired, elsewhere = (
-        decode(wrong[0], profile, cohort=said).hypnogram for said in ("shifted", "not shifted")
-    )
-    expert = own.hypnograms[0]
-    assert sg.agreement(expert, repaired).kappa > sg.agreement(expert, elsewhere).kappa + 0.1
 
 
 @pytest.mark.parametrize("lift", [True, False, None])

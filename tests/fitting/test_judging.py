@@ -24,7 +24,7 @@ from stageguard.fitting.judging import (
 from stageguard.fitting.nights import read_nights
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.period import period_of
-from stageguard.night.stages import AASM5, WNR3, WS2, StageScheme
+from stageguard.night.stages import WNR3, WS2
 
 BIASED = Candidate("argmax", biases=True)
 MATCH = Candidate("match")
@@ -61,32 +61,6 @@ def test_errors_are_in_steps_over_the_epochs_both_scored():
         "awakenings": 1,
         "bouts": 1,
     }
-
-
-def test_sleep_and_rem_that_never_come_count_as_coming_at_the_end():
-    expert = np.repeat(np.array([0, 1, 2], np.int8), (4, 10, 6))
-    without_rem = errors_of(expert, np.minimum(expert, 1), WNR3, 30.0, "night")
-    assert without_rem["rem_latency_minutes"] == 10  # epochs: after 20 of them instead of 10
-    awake = errors_of(expert, np.zeros_like(expert), WNR3, 30.0, "night")
-    assert (awake["sol_minutes"], awake["tst_minutes"], awake["waso_minutes"]) == (16, 16, 0)
-    nobody = errors_of(np.zeros_like(expert), expert, WNR3, 30.0, "night")
-    assert np.isnan(nobody["rem_latency_minutes"])  # the expert's night has none to be compared with
-
-
-@pytest.mark.filterwarnings("ignore::stageguard.errors.StageGuardWarning")
-def test_short_epochs_long_recordings_and_unknown_wake_are_days():
-    def kind(scheme, seconds, n_epochs, base, asked=None):
-        labels = np.tile(np.arange(scheme.n_stages), n_epochs)[:n_epochs]
-        return read_nights([Hypnogram(labels, scheme, seconds)], None, base, kind=asked).kind
-
-    human, mouse = sg.Profile.load("human-psg-5"), sg.Profile.load("mouse-eeg-emg-3")
-    assert [kind(AASM5, 30.0, n, human) for n in (1200, 2400)] == ["night", "day"]
-    assert kind(WNR3, 4.0, 3600, mouse) == "day"
-    assert kind(WNR3, 4.0, 3600, mouse, "night") == "night"
-    scheme = StageScheme.custom(["A", "B"])
-    rows = {"A": {"A": 0.5, "B": 0.5}, "B": {"A": 0.5, "B": 0.5}}
-    plain = {"name": "x", "stages": ["A", "B"], "epoch_seconds": 30.0, "transition_weight": 1.0}
-    assert kind(scheme, 30.0, 960, sg.Profile.from_dict(plain | {"transitions": rows})) == "day"
 
 
 def test_a_night_is_scored_as_agreement_and_fragmentation_say():
@@ -163,12 +137,6 @@ def test_the_gain_must_be_sure_by_students_t(shift):
     assert found[2].status == ("chosen" if shift > 0 else "gain not sure")
 
 
-def test_what_agrees_by_chance_is_never_chosen():
-    assert statuses((0.0, 0.0, 0.04), (0.3,) * 3, (0.1,) * 3, (10, 10, 1))[2] == "agrees by chance"
-    nan = float("nan")
-    assert statuses((nan,) * 3, (1.0,) * 3, (0.0,) * 3, (0.0,) * 3)[1:] == ["chosen", "no kappa to judge by"]
-
-
 def test_a_night_without_a_kappa_counts_for_nobody():
     nan = float("nan")
     rows = [[(nan, 1.0, 0.0), (0.5, 0.8, 0.1)], [(0.0, 0.9, 0.0), (0.6, 0.8, 0.1)]]
@@ -195,8 +163,3 @@ def test_a_difference_and_its_error_are_those_of_the_subjects_known(unknown):
     mean, error = paired_error(first, second, subjects)
     assert mean == pytest.approx(statistics.fmean(means))
     assert error == pytest.approx(statistics.stdev(means) / len(means) ** 0.5)
-
-
-def test_one_subject_has_no_error_and_none_no_mean():
-    assert paired_error(np.array([0.5, 0.7]), np.zeros(2), "aa") == (pytest.approx(0.6), np.inf)
-    assert np.isnan(paired_error(np.full(2, np.nan), np.zeros(2), "ab")).all()

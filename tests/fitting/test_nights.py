@@ -16,7 +16,7 @@ from small import refusal
 from stageguard.errors import InputError, StageGuardWarning
 from stageguard.fitting.fit import split
 from stageguard.fitting.nights import confusion_shares, read_nights
-from stageguard.night.stages import AASM5, WNR3
+from stageguard.night.stages import WNR3
 
 BASE = "human-psg-3"
 HEADBAND = "a headband"
@@ -126,14 +126,6 @@ def test_a_night_given_twice_is_refused_whoever_scored_it(nights, n_epochs):
     assert mentions(complaint(scored), 1, 5, "twice")
 
 
-def test_names_differ_by_more_than_blanks_and_points(nights):
-    for groups, n_subjects in ((["s1", "s1 ", " s2", "s2", "s3"], 3), ([1, 1.0, 2, np.float64(2.0), "2"], 2)):
-        assert sg.fit_report(nights.hypnograms, base=BASE, groups=groups).n_subjects == n_subjects
-    report = fit_report(nights, groups=None)
-    assert report.n_subjects == 5 and mentions(report.notes, "groups", "taken")
-    assert fit_report(nights, groups=np.array([1, 1, 2, 3, 4])).n_subjects == 4
-
-
 def test_missing_stages_are_warned_of_and_taken_from_the_base(nights):
     without = [replace(e, labels=np.where(e.labels == 2, 1, e.labels)) for e in nights.hypnograms]
     with pytest.warns(StageGuardWarning) as caught:
@@ -141,29 +133,6 @@ def test_missing_stages_are_warned_of_and_taken_from_the_base(nights):
     assert mentions(caught[0].message, "'R'", 5, "'human-psg-3'")
     base = np.array(sg.Profile.load(BASE).transitions[2])
     assert profile.transitions[2] == pytest.approx(0.95 * base + 0.05 / 3, rel=1e-4)
-
-
-def test_votes_are_warned_of(nights):
-    rng = np.random.default_rng(0)
-    votes = [d.with_rows(rng.multinomial(4, d.probabilities) / 4) for d in nights.densities]
-    with pytest.warns(StageGuardWarning) as caught:
-        report = sg.fit_report(nights.hypnograms, votes, base=BASE, groups=nights.groups)
-    for said in ([str(one.message) for one in caught], report.notes):
-        assert mentions(said, "experts' stages have probability 0", "votes or rounded")
-
-
-def test_bare_arrays_are_read_as_decode_reads_them(nights):
-    bare = [np.log(density.probabilities[:, [2, 0, 1]]) for density in nights.densities]
-    labels = [expert.labels for expert in nights.hypnograms]
-    given = Cohort(bare, labels, nights.groups)
-    found = fit_report(given, stages=["R", "W", "N"], epoch_seconds=30, log=True)
-    assert [row.kappa for row in found.rows] == pytest.approx([row.kappa for row in fit_report(nights).rows])
-
-
-def test_finer_hypnograms_are_merged(nights):
-    fine = cohort(5, base="human-psg-5", hours=2, sharpness=2.0)
-    assert fine.hypnograms[0].scheme == AASM5
-    assert fit_report(Cohort(nights.densities, fine.hypnograms, nights.groups)).profile.scheme == WNR3
 
 
 @pytest.fixture(scope="module")
@@ -222,12 +191,3 @@ def test_a_profile_fitted_to_labels_has_the_stagers_own_shares(labelled, materia
         warnings.simplefilter("ignore", StageGuardWarning)
         decoded = [sg.decode(labelled.densities[0], report.profile, stager=s) for s in (HEADBAND, "another")]
     assert [result.from_labels for result in decoded] == ["own", "typical"]
-
-
-def test_a_profile_that_refuses_labels_may_be_fitted_to_them(labelled):
-    few = Cohort(labelled.densities[:6], labelled.hypnograms[:6], labelled.groups[:6])
-    profile = fit_report(few, base="human-cardiorespiratory-3", stager=HEADBAND).profile
-    assert profile.labels.refused and profile.labels.own is not None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StageGuardWarning)
-        assert sg.decode(few.densities[0], profile, stager=HEADBAND).from_labels == "own"

@@ -63,16 +63,6 @@ def test_the_range_is_that_of_resampled_means_a_quarter_wider():
     assert shares.ranges(16) == (pytest.approx((centre - half, centre + half), abs=1e-3),)
 
 
-def test_the_range_is_wider_for_fewer_people_and_stays_a_share():
-    shares = ExpertShares({"a": ((0.05, 0.1), (0.95, 0.1))})
-    (few, many), (rare, often) = (
-        [shares.ranges(n)[0] for n in (2, 50)],
-        shares.ranges(1),
-    )
-    assert few[1] - few[0] > many[1] - many[0]
-    assert rare[0] == 0.0 and often[1] == 1.0
-
-
 def test_shares_outside_are_brought_to_the_edge_by_small_biases():
     given = nights(OFF)
     tuned = sg.tune(given, base())
@@ -90,13 +80,6 @@ def test_shares_outside_are_brought_to_the_edge_by_small_biases():
         edge = low if repair.before[stage] < low else high
         assert abs(repair.after[stage] - edge) < abs(repair.before[stage] - edge)
     assert tuned.share_repair is not None and tuned.provenance["shares"] == "repaired"
-
-
-def test_a_share_just_outside_lands_at_the_edge():
-    given = nights((0.3, 0.42, 0.28))
-    repair = sg.tune(given, base()).shares.repair
-    assert 2 in repair.outside
-    assert repair.after[2] == pytest.approx(repair.high[2], abs=0.01)
 
 
 def test_no_bias_is_larger_than_a_nat_wherever_that_leads():
@@ -133,27 +116,6 @@ def test_the_default_of_a_fit_knows_how_the_stager_was_trained(trained):
     options = GuardOptions(epoch_seconds=30.0, trained=trained)
     read = read_nights(experts, given, base(), options=options)
     assert [night.measured.is_lifted for night in read] == 2 * [trained == "natural"]
-
-
-def test_short_recordings_are_left_alone():
-    given = [rows[:500] for rows in nights(OFF)]
-    assert sg.tune(given, base()).provenance["shares"] == "short nights"
-    assert sg.tune(given, base(), epoch_seconds=60).provenance["shares"] == "repaired"
-
-
-def test_a_profile_without_expert_shares_repairs_nothing():
-    tuned = sg.tune(nights(OFF), base().replace(shares=None))
-    assert tuned.provenance["shares"] == "no range" and tuned.calibration.biases is None
-
-
-def test_labels_alone_are_not_repaired():
-    names = sg.Profile.load("human-psg-5").scheme
-    rng = np.random.default_rng(0)
-    given = [
-        sg.Hypnogram(np.repeat(rng.choice([0, 4], size=40), 20).astype(np.int8), names, 30.0)
-        for _ in range(10)
-    ]
-    assert sg.tune(given, "human-psg-5").provenance["shares"] == "labels alone"
 
 
 def test_a_named_cohort_switches_the_repair_off_when_tuned_and_when_decoded():
@@ -207,14 +169,6 @@ def test_the_median_index_is_that_of_the_repaired_stages():
     ]
     assert tuned.strength.stager_fi == pytest.approx(np.median(indices), rel=1e-3)
     assert np.median(indices) > np.median([np.mean(np.diff(rows.argmax(axis=1)) != 0) for rows in given])
-
-
-def test_tuning_a_repaired_profile_again_forgets_the_repair():
-    given = nights(OFF)
-    tuned = sg.tune(given, base(), name="mine")
-    again = sg.tune(given, tuned, name="mine")
-    assert again.shares == tuned.shares and again.calibration == tuned.calibration
-    assert sg.tune(nights((0.32, 0.48, 0.2)), tuned).calibration.biases is None
 
 
 def test_the_document_is_read_back_and_the_words_say_by_how_much(tmp_path):

@@ -98,15 +98,6 @@ def test_rows_without_evidence_say_nothing():
     assert gappy == pytest.approx(plain, abs=0.005)
 
 
-@pytest.mark.parametrize("rule", ["band", "match"])
-def test_a_base_of_another_rule_gives_its_target(rule):
-    more = {"floor": 0.4, "lift": False} if rule == "band" else {}
-    before = profile_of().replace(strength={"rule": rule, "fi_target": 0.1} | more)
-    tuned = sg.tune(nights(0.3), before).strength
-    assert (tuned.rule, tuned.fi_target) == ("target", 0.1)
-    assert (tuned.floor, tuned.lift) == ((0.4, False) if rule == "band" else (0.5, None))
-
-
 def test_it_says_where_it_comes_from_and_keeps_the_rest(tmp_path):
     before = sg.Profile.load("human-psg-5")
     given = [sg.simulate_night(before, hours=2, seed=seed).density for seed in range(10)]
@@ -147,26 +138,6 @@ def test_profiles_that_cannot_be_tuned_are_refused():
         with pytest.raises(InputError) as error:
             sg.tune(nights(0.3), profile)
         refusal(error, reason)
-
-
-@pytest.mark.parametrize("given", [None, 3, "nights", {}, flickering(0.3)])
-def test_what_is_no_list_of_nights_is_refused(given):
-    with pytest.raises(InputError) as error:
-        sg.tune(given, base())
-    refusal(error, "densities: got .* expected a list of 10 nights or more")
-
-
-def test_an_error_in_a_night_names_it():
-    given = nights(0.3)
-    given[3] = given[3] * 7
-    with pytest.raises(InputError, match=r"^night 3: .*sums to"):
-        sg.tune(given, base())
-
-
-@pytest.mark.parametrize(("option", "value"), [("stager", ""), ("stager", 3), ("name", " ")])
-def test_names_are_texts(option, value):
-    with pytest.raises(InputError, match=option):
-        sg.tune(nights(0.3), base(), **{option: value})
 
 
 ROWS = st.lists(

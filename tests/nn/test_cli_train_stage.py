@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from cli_runner import Ran, Runner, error_line
-from feature_nights import NAMES, cohort, feature_table, write_csv
+from feature_nights import cohort, feature_table, write_csv
 from messages import mentions
 from stageguard.formats.read import read_density
 from stageguard.nn.model import load_model
@@ -121,20 +121,6 @@ def test_stage_softens_but_for_the_paper_or_as_it_is_told(run, model, tmp_path, 
     np.testing.assert_allclose(written, expected, atol=1e-5)
 
 
-def test_stage_hands_the_decoder_how_stages_were_weighted(run, model, tmp_path):
-    path = write_csv(tmp_path / "a.csv", feature_table(70))
-    card = json.loads((model / "model.json").read_text())
-    for file in model.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    (tmp_path / "model.json").write_text(json.dumps(card | {"trained": "balanced"}))
-    for folder, expected in ((model, "natural"), (tmp_path, "balanced")):
-        assert run("stage", "--stager", folder, path, "-o", tmp_path / expected).code == 0
-        sidecar = json.loads((tmp_path / expected / "a.hypnogram.json").read_text())["stageguard"]
-        assert sidecar["options"]["trained"] == expected
-        staging = json.loads((tmp_path / expected / "a.staging.json").read_text())
-        assert f"trained on {expected} stage frequencies" in staging["notes"][0]
-
-
 def test_stage_takes_a_folder_another_profile_and_goes_on_after_a_failure(run, place, model, tmp_path):
     write_csv(tmp_path / "in" / "a.csv", feature_table(70))
     write_csv(tmp_path / "in" / "b.csv", feature_table(71, names=("theta", "delta", "x", "clock")))
@@ -176,23 +162,3 @@ def test_stage_refuses_what_it_cannot_do(run, model, tmp_path, arguments, expect
         pytest.skip("there is a GPU here")
     path = write_csv(tmp_path / "a.csv", feature_table(70))
     assert expected in error_line(run("stage", "--stager", model, path, "-o", tmp_path / "out", *arguments))
-
-
-def test_stage_names_a_model_that_is_none_and_outputs_in_the_way(run, model, tmp_path):
-    path = write_csv(tmp_path / "a.csv", feature_table(70))
-    line = error_line(run("stage", "--stager", tmp_path, path, "-o", tmp_path / "out"))
-    assert mentions(line, "holds no model.json")
-    assert run("stage", "--stager", model, path, "-o", tmp_path / "out").code == 0
-    assert run("stage", "--stager", model, path, "-o", tmp_path / "out").code == 0  # nothing to do
-    said = ("stage", "--stager", model, path, "-o", tmp_path / "out", "--no-temperature")
-    assert mentions(error_line(run(*said)), "hypnodensity.csv", "--overwrite")
-    assert run("stage", "--stager", model, path, "-o", tmp_path / "out", "--overwrite").code == 0
-
-
-def test_nan_features_are_one_line_in_both_commands(run, place, model, tmp_path):
-    bad = tmp_path / "a.csv"
-    bad.write_text(f"subject,stage,{','.join(NAMES)}\ns,W,1,nan,2,3\n")
-    expected = "a.csv: feature 'delta' is nan in epoch 0, expected a number."
-    assert error_line(run("stage", "--stager", model, bad, "-o", tmp_path / "out")).startswith(expected)
-    (tmp_path / "c.toml").write_text(CONFIG.replace('"features"', '"."'))
-    assert error_line(run("train", tmp_path / "c.toml")).startswith(expected)

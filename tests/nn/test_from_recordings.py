@@ -10,9 +10,8 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner
-from messages import mentions, naming
+from messages import naming
 from stageguard.cli import main
-from stageguard.datasets import entries
 from stageguard.errors import InputError
 from stageguard.night.recording import Recording, Signal
 from stageguard.night.stages import AASM5, WNR3
@@ -73,12 +72,6 @@ def test_a_recording_becomes_a_table_with_merged_stages(recipe):
     assert table.start == datetime(2020, 1, 1, 23)
 
 
-def test_several_scorers_are_merged(recipe):
-    panel = {f"scorer {k}": scoring([0, 2, labels, 4]) for k, labels in enumerate((1, 1, 3))}
-    table = table_of(breathing(4, scorings=panel), recipe, scheme=AASM5)
-    assert table.labels.tolist() == [0, 2, 1, 4]
-
-
 def test_without_a_scheme_or_a_scoring_there_are_no_labels(recipe):
     scored = breathing(scorings={"expert": scoring([0] * 8)})
     assert table_of(scored, recipe).labels is None
@@ -132,29 +125,6 @@ def test_stage_goes_from_recordings_to_hypnograms(place, run, tmp_path):
         assert run("verify", written).code == 0
 
 
-def test_the_function_is_what_the_command_does(place, run, tmp_path):
-    said = (
-        "stage",
-        "--stager",
-        place / "model",
-        place / "cohort",
-        "--dataset",
-        "sleep-accel",
-        "-o",
-        tmp_path,
-    )
-    assert run(*said).code == 0
-    entry = next(iter(entries("sleep-accel", place / "cohort")))
-    staged = sg.stage(entry.read(), place / "model")
-    written = sg.read_hypnogram(tmp_path / f"{entry.id}.hypnogram.tsv")
-    assert staged.decoding.hypnogram.labels.tolist() == written.labels.tolist()
-    assert staged.density.n_epochs == written.n_epochs
-    assert staged.quality is not None
-    assert staged.quality.rules == "graded"
-    assert any(note.startswith("signal quality (graded)") for note in staged.notes)
-    assert sg.stage(entry.read(), place / "model", quality="none").quality is None
-
-
 @pytest.mark.slow
 def test_quality_reaches_the_decoder(place, run, tmp_path):
     said = ("stage", "--stager", place / "model", place / "cohort", "--dataset", "sleep-accel")
@@ -163,33 +133,3 @@ def test_quality_reaches_the_decoder(place, run, tmp_path):
     first = next((tmp_path / "with").glob("*.hypnogram.tsv"))
     assert "quality" in first.read_text().splitlines()[0]
     assert "quality" not in (tmp_path / "without" / first.name).read_text().splitlines()[0]
-
-
-def test_a_network_without_a_recipe_cannot_stage_recordings(place, run, tmp_path):
-    (tmp_path / "model").mkdir()
-    for name in ("model.safetensors", "model.json"):
-        (tmp_path / "model" / name).write_bytes((place / "model" / name).read_bytes())
-    card = json.loads((tmp_path / "model" / "model.json").read_text())
-    card["features"]["recipe_document"] = None
-    (tmp_path / "model" / "model.json").write_text(json.dumps(card))
-    said = (
-        "stage",
-        "--stager",
-        tmp_path / "model",
-        place / "cohort",
-        "--dataset",
-        "sleep-accel",
-        "-o",
-        tmp_path / "out",
-    )
-    ran = run(*said, "--json")
-    assert ran.code == 1
-    assert mentions(ran.json[0]["error"], "no recipe for", "features")
-    assert [file.name for file in (tmp_path / "out").iterdir()] == ["failures.tsv"]
-
-
-def test_a_dataset_without_a_recipe_is_refused(run, tmp_path):
-    (tmp_path / "config.toml").write_text(CONFIG.replace('recipe = "actigraphy"\n', ""))
-    ran = run("train", tmp_path / "config.toml")
-    assert ran.code == 1
-    assert mentions(ran.err, "dataset", "recipe")

@@ -16,7 +16,7 @@ from messages import mentions, naming
 from stageguard.errors import InputError, StageGuardWarning
 
 torch = pytest.importorskip("torch")
-from stageguard.nn import Guarded, StageGuardLoss, build_backbone  # noqa: E402
+from stageguard.nn import Guarded, StageGuardLoss  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -86,12 +86,6 @@ def test_every_layout_gives_the_same_loss_gradient_and_hypnogram(model, options)
             assert found[0].score == pytest.approx(wanted[0].score, abs=1e-4)
 
 
-def test_a_network_per_epoch_sees_epochs_and_not_sequences():
-    model = Linear()
-    Guarded(model, PROFILE, per_epoch=True)(torch.zeros(2, 9, 4))
-    assert model.seen == [((18, 4), True)]
-
-
 class Squares(torch.nn.Module):
     """A loss of its own, with a parameter."""
 
@@ -110,16 +104,6 @@ def test_criterion_replaces_the_default_loss_and_gets_the_segments():
     assert guarded.loss(x, targets).item() == pytest.approx(expected, rel=1e-6)
     assert guarded.loss(x, targets, segment_ids=targets).item() == pytest.approx(expected + 1, rel=1e-6)
     assert dict(guarded.named_parameters()).keys() == {"model.weight", "criterion.scale"}
-
-
-def test_default_loss_is_made_when_it_is_first_needed():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # this profile's penalty is zero, which concerns training only
-        guarded = Guarded(Linear(), "human-psg-3")
-    x, targets = batch_of()
-    with pytest.warns(StageGuardWarning, match=naming("transition", "penalty is zero")):
-        guarded.loss(x, targets)
-    assert isinstance(guarded.criterion, StageGuardLoss)
 
 
 def test_prediction_hands_everything_to_the_decoder():
@@ -155,22 +139,6 @@ def test_prediction_is_made_in_evaluation_mode_and_leaves_the_mode_and_no_graph(
     guarded.eval()
     guarded.probabilities(torch.ones(1, 9, 4))
     assert not guarded.training
-
-
-def test_a_frozen_part_stays_frozen_after_predicting():
-    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Dropout(0.5), torch.nn.Dropout(0.5))
-    guarded = Guarded(model, PROFILE).train()
-    model[1].eval()
-    first, again = (guarded.probabilities(torch.ones(1, 9, 4))[0] for _ in range(2))
-    np.testing.assert_array_equal(first, again)  # no dropout
-    assert [part.training for part in model] == [True, False, True]
-
-
-def test_lengths_may_differ_within_a_list():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StageGuardWarning)
-        results = Guarded(Linear(), PROFILE).predict([batch_of(1, n)[0][0] for n in (5, 12, 1)])
-    assert [r.hypnogram.n_epochs for r in results] == [5, 12, 1]
 
 
 class Positional(Linear):
@@ -233,37 +201,11 @@ def test_an_output_that_cannot_be_read_is_refused_in_one_line(output, options, w
     assert mentions(str(caught.value), *words)
 
 
-@pytest.mark.parametrize("axis", [1, -1])
-def test_said_axis_settles_what_cannot_be_told(axis):
-    output = torch.randn(2, 3, 3)
-    logits = Guarded(Returns(output), PROFILE, class_axis=axis)(torch.zeros(2, 3, 4))
-    assert torch.equal(logits, output if axis == -1 else output.transpose(1, 2))
-
-
 def test_a_network_that_says_nan_is_refused():
     x = torch.ones(1, 9, 4)
     x[0, 5:] = float("nan")
     with pytest.raises(InputError, match=naming("NaN", "epoch 5", "recording 0")):
         Guarded(Linear(), PROFILE).predict(x)
-
-
-def test_probabilities_may_be_zero_on_padding():
-    rows = torch.randn(2, 9, 3).softmax(-1)
-    rows[1, 5:] = 0
-    targets, mask = torch.zeros(2, 9, dtype=torch.long), torch.arange(9) < torch.tensor([[9], [5]])
-    value = Guarded(Returns(rows), PROFILE, outputs="probabilities").loss(torch.zeros(2, 9, 4), targets, mask)
-    assert value.item() == pytest.approx(StageGuardLoss(PROFILE)(rows.log(), targets, mask).item(), rel=1e-5)
-    zeros = torch.zeros(2, 9, 3)
-    assert torch.equal(Guarded(Returns(zeros), PROFILE)(torch.zeros(2, 9, 4)), zeros)  # these are logits
-
-
-def test_a_backbone_is_shown_windows_of_its_length_in_the_layout_it_takes():
-    torch.manual_seed(0)
-    sizes = {"n_frames": 1, "n_features": 4, "n_stages": 3, "training_length": 20}
-    network = build_backbone("sleeptransformer", small=True, width=0.1, **sizes)
-    for n_epochs in (12, 20, 45):
-        (rows,) = Guarded(network, PROFILE).probabilities([torch.randn(n_epochs, 1, 4)])
-        assert rows.shape == (n_epochs, 3)
 
 
 @pytest.mark.parametrize("options", [{"class_axis": -1}, {"per_epoch": True}])
@@ -293,13 +235,6 @@ def test_examples_run(example, says, capsys):
     printed = capsys.readouterr().out
     assert mentions(printed, *says)
     assert mentions(printed, "epochs as simulated")
-
-
-def test_unknown_name_is_an_attribute_error():
-    import stageguard.nn
-
-    with pytest.raises(AttributeError, match="no attribute 'Gaurded'"):
-        _ = stageguard.nn.Gaurded
 
 
 def test_examples_in_the_documents_run(capsys):

@@ -13,13 +13,11 @@ from stageguard.night.recording import EpochGrid, Recording, Series, Signal
 from stageguard.signals import actigraphy
 from stageguard.signals.actigraphy import (
     actigraph_counts,
-    activity_features,
     cole_kripke,
     find_acceleration,
     find_counts,
     gaussian_activity,
     sadeh,
-    still_times,
     window_statistics,
 )
 from stageguard.signals.heart import heart_rate_features
@@ -73,14 +71,6 @@ def test_a_gap_has_no_counts_and_does_not_make_any():
     assert per_epoch[:3].sum() == 0 and per_epoch[7:].sum() == 0
 
 
-def test_blocks_do_not_show(monkeypatch):
-    acceleration = find_acceleration(recording(**three_signals(wrist(400, 40), 40)))
-    whole = actigraph_counts(acceleration)
-    monkeypatch.setattr(actigraphy, "BLOCK_SECONDS", 90)
-    assert whole.any()
-    np.testing.assert_allclose(actigraph_counts(acceleration), whole, atol=1e-9)
-
-
 def test_given_counts_come_first_and_are_summed_over_any_epoch():
     minutes = np.array([10.0, 0.0, 40.0, 20.0])
     given = recording(counts=Signal("ZCM", minutes, 1 / 60, "counts"), **three_signals(wrist(240, 30), 30))
@@ -122,21 +112,6 @@ def test_cole_kripke_is_the_published_sum():
     np.testing.assert_allclose(cole_kripke(minutes, 100.0), expected)
 
 
-def test_indices_on_minutes_use_the_minutes_themselves():
-    rng = np.random.default_rng(2)
-    values = np.round(rng.exponential(40, 60))
-    made = activity_features(
-        find_counts(recording(counts=counts_signal(values))),
-        EpochGrid(60, 60),
-        unscaled("actigraphy", cap_counts_per_minute=0),
-    )
-    at = 30
-    np.testing.assert_allclose(made["sadeh_mean"][at], values[at - 5 : at + 6].mean())
-    np.testing.assert_allclose(made["sadeh_sd"][at], values[at - 5 : at + 1].std(ddof=1))
-    weights = np.array([106, 54, 58, 76, 230, 74, 67])
-    np.testing.assert_allclose(made["cole_kripke_index"][at], 1e-5 * weights @ values[at - 4 : at + 3])
-
-
 def test_window_statistics_are_those_of_the_epochs_around():
     rng = np.random.default_rng(3)
     per_minute = np.where(rng.random(50) < 0.4, 0.0, rng.exponential(30, 50))
@@ -152,17 +127,6 @@ def test_window_statistics_are_those_of_the_epochs_around():
         np.testing.assert_allclose(found["activity_mean_5min"][at], np.log1p(around.mean()))
         np.testing.assert_allclose(found["activity_sd_5min"][at], np.log1p(around).std())
         np.testing.assert_allclose(found["activity_zero_5min"][at], (around == 0).mean())
-
-
-def test_still_times_count_the_minutes_to_the_movements_beside():
-    per_minute = np.array([5.0, 0, 0, 0, 7, 0, np.nan, 0])
-    found = still_times(per_minute, 30.0)
-    np.testing.assert_allclose(
-        np.expm1(found["still_before_log_min"]), [0, 0, 0.5, 1, 1.5, 0, 0.5, 0], atol=1e-12
-    )
-    np.testing.assert_allclose(
-        np.expm1(found["still_after_log_min"]), [1.5, 1, 0.5, 0, 0.5, 0, 0.5, 0], atol=1e-12
-    )
 
 
 def test_gaussian_activity_is_walchs_weighted_sum():
@@ -207,20 +171,6 @@ def test_heart_rate_change_is_walchs_feature():
     np.testing.assert_allclose(found["heart_rate_change"], expected, rtol=1e-9)
 
 
-def test_heart_rate_mean_and_spread():
-    seconds = np.arange(1201.0)
-    values = np.where(seconds < 600, 50.0, 70.0)
-    found = heart_rate_features(
-        recording(heart_rate=Signal("hr", values, 1.0, "bpm")), EpochGrid(40, 30), ("mean", "spread")
-    )
-    assert list(found) == ["heart_rate_bpm", "heart_rate_sd_bpm"]
-    np.testing.assert_allclose(found["heart_rate_bpm"], [50] * 20 + [70] * 20)
-    assert found["heart_rate_sd_bpm"][2] == 0
-    np.testing.assert_allclose(
-        found["heart_rate_sd_bpm"][[19, 20]], [10 * np.sqrt(1 - 0.1**2)] * 2, rtol=0.01
-    )
-
-
 def test_clock_is_lowest_at_five_and_the_proxy_five_hours_in():
     start = datetime(2024, 1, 1, 22, 0)
     found = clock_features(EpochGrid(960, 30, start), Clock(), "night")
@@ -229,31 +179,6 @@ def test_clock_is_lowest_at_five_and_the_proxy_five_hours_in():
     assert found["elapsed_cosine"][0] == pytest.approx(-0.258819, abs=1e-6)
     np.testing.assert_allclose(found["clock_cosine"] ** 2 + found["clock_sine"] ** 2, 1)
     assert found["hours"][-1] == pytest.approx(8 - 1 / 120)
-
-
-def test_a_heart_rate_is_scaled_to_its_owner_and_counts_are_not():
-    rng = np.random.default_rng(9)
-    signals = {
-        "counts": counts_signal(rng.poisson(3, 240), 30),
-        "heart_rate": Signal("hr", 60 + rng.normal(0, 4, 7201), 1.0, "bpm"),
-    }
-    made, plain = (
-        sg.features(recording(**signals), "actigraphy"),
-        sg.features(recording(**signals), unscaled("actigraphy")),
-    )
-    assert set(made.names) - set(made.absolute) == {"heart_rate_bpm", "heart_rate_sd_bpm"}
-    assert abs(np.median(column(made, "heart_rate_bpm"))) < 1e-3
-    np.testing.assert_array_equal(column(made, "activity_log"), column(plain, "activity_log"))
-
-
-def test_epochs_without_counts_are_missing_throughout_and_others_complete():
-    values = np.ones(100)
-    values[40:50] = np.nan
-    heart = Signal("hr", np.full(3001, 60.0) + np.arange(3001) % 5, 1.0, "bpm")
-    made = sg.features(recording(counts=counts_signal(values, 30), heart_rate=heart), unscaled("actigraphy"))
-    np.testing.assert_array_equal(np.flatnonzero(~made.has_signal), np.arange(40, 50))
-    assert np.isfinite(made.values[made.has_signal]).all()
-    assert column(made, "heart_rate_bpm")[0] == pytest.approx(62, abs=0.1)
 
 
 def sleep_accel_nights(data_dir):

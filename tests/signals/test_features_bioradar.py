@@ -7,9 +7,6 @@ import pytest
 
 import stageguard as sg
 from made_recordings import between, recording, signal, sine
-from messages import naming
-from stageguard.signals.features import Recipe
-from stageguard.signals.radar import fit_circle, radar_phase, separate
 
 RATE, EPOCH, N_EPOCHS = 50.0, 30.0, 40
 SECONDS = N_EPOCHS * EPOCH
@@ -73,16 +70,6 @@ def test_amplitude_is_half_the_way_of_a_breath_in_rad(make, depth):
     assert column(made, "breathing_amplitude_cv") == pytest.approx(0, abs=0.03)
 
 
-def test_bands_are_separated():
-    recipe = Recipe.load("bioradar")
-    phase = radar_phase(given(motion()), 25.0)
-    breathing, heart = separate(phase, np.ones(len(phase.values), dtype=bool), recipe)
-    inner = slice(1000, -1000)
-    times = np.arange(len(breathing)) / phase.rate_hz
-    assert breathing[inner] == pytest.approx(0.4 * np.sin(2 * np.pi * 0.25 * times)[inner], abs=0.01)
-    assert heart[inner] == pytest.approx(0.03 * np.sin(2 * np.pi * 1.2 * times)[inner], abs=0.002)
-
-
 def test_body_movement_index_is_the_share_of_seconds_that_move():
     phase = restless(restless(motion(), 10, 6), 25, 30)
     index = column(sg.features(given(phase), "bioradar"), "body_movement_index")
@@ -91,23 +78,10 @@ def test_body_movement_index_is_the_share_of_seconds_that_move():
     assert np.flatnonzero(index > 0.05).tolist() == [10, 25]
 
 
-def test_speed_is_in_decibels_of_rad_per_second():
-    """A steady 2 rad/s to and fro is 6.02 dB."""
-    turns = np.tile(np.repeat([1.0, -1.0], round(10 * RATE)), round(SECONDS / 20))
-    made = sg.features(given(np.cumsum(2 * turns / RATE)), "bioradar")
-    assert column(made, "movement_speed_db") == pytest.approx(6.02, abs=0.15)
-
-
 def test_breathing_is_found_between_movements():
     phase = restless(restless(motion(), 10, 20), 20, 25)
     rate = column(sg.features(given(phase), "bioradar"), "breathing_rate_per_min")
     assert rate == pytest.approx(15, abs=0.6)
-
-
-@pytest.mark.parametrize("centre", [(0.0, 0.0), (3.0, -0.5), (-40.0, 25.0)])
-def test_reflections_at_rest_do_not_matter(centre):
-    made = sg.features(pair(motion(), centre=centre), "bioradar")
-    assert column(made, "breathing_amplitude_rad") == pytest.approx(0.4, rel=0.05)
 
 
 @pytest.mark.parametrize("exponent", [-6, -3, 3, 6])
@@ -116,37 +90,11 @@ def test_scaling_changes_nothing(exponent):
     assert after == pytest.approx(before, rel=1e-3, abs=1e-4)
 
 
-def test_an_arc_too_short_for_a_circle_still_gives_the_rate_and_says_so():
-    small = 0.02 * motion(beat=0.0)
-    with pytest.warns(sg.StageGuardWarning, match=naming("circle", "Q", "amplitudes")):
-        made = sg.features(pair(small, noise=0.002), "bioradar")
-    assert np.median(column(made, "breathing_rate_per_min")) == pytest.approx(15, abs=0.1)
-
-
-def test_a_circle_is_fitted_where_it_is():
-    angles = np.linspace(0.3, 1.5, 500)
-    noise = 0.002 * np.random.default_rng(0).standard_normal((2, 500))
-    points = 5 + 2 * np.cos(angles) + noise[0] + 1j * (-1 + 2 * np.sin(angles) + noise[1])
-    assert abs(fit_circle(points) - (5 - 1j)) < 0.02
-    for nothing in (np.zeros(100), np.linspace(0, 1 + 1j, 100)):
-        assert fit_circle(nothing + 0j) is None
-
-
 @pytest.mark.parametrize("turns", [0.0, 30.0])
 def test_a_phase_may_be_wrapped(turns):
     phase = motion() + np.linspace(0, turns, round(SECONDS * RATE))
     values = [sg.features(given(p), "bioradar").values for p in (phase, np.angle(np.exp(1j * phase)))]
     assert values[1] == pytest.approx(values[0], rel=1e-3, abs=1e-3)
-
-
-@pytest.mark.parametrize("rate", [12.5, 30.0, 128.0, 500.0])
-def test_the_sampling_rate_does_not_matter(rate):
-    seconds = 300
-    phase = sine(0.25, seconds, rate, 0.4) + sine(1.2, seconds, rate, 0.03)
-    made = sg.features(recording(radar_phase=signal(phase, rate, "rad")), "bioradar")
-    assert column(made, "breathing_rate_per_min") == pytest.approx(15, abs=0.05)
-    assert column(made, "heart_rate_per_min") == pytest.approx(72, abs=0.3)
-    assert column(made, "breathing_amplitude_rad") == pytest.approx(0.4, rel=0.03)
 
 
 @pytest.mark.parametrize("fill", [np.nan, 2.0])

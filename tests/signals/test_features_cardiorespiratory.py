@@ -7,10 +7,8 @@ import pytest
 
 import stageguard as sg
 from body_signals import beat_series, breathing, ecg, recording, steady_beats, unscaled
-from stageguard.night.recording import EpochGrid, Recording, Series, Signal
-from stageguard.signals.cardiorespiratory import heart_share
+from stageguard.night.recording import Recording, Series, Signal
 from stageguard.signals.features import Recipe
-from stageguard.signals.heart import find_beats
 
 pytest.importorskip("sleepecg")
 
@@ -43,14 +41,6 @@ def test_every_channel_gives_its_features():
     assert {"hours", "lf_share", "dfa_alpha1", "thorax_regularity"} <= set(made.absolute)
 
 
-def test_what_is_not_there_is_not_in_the_names():
-    made = sg.features(a_night(), "cardiorespiratory")
-    times = steady_beats(SECONDS)
-    bare = sg.features(recording(beats=beat_series(times)), "cardiorespiratory")
-    assert bare.names == sg.features(recording(beats=beat_series(times)), "heartbeats").names
-    assert set(bare.names) < set(made.names)
-
-
 def test_beats_come_before_the_ecg():
     other = steady_beats(SECONDS, mean=0.6)
     made = sg.features(a_night(beats=beat_series(other)), unscaled("heartbeats"))
@@ -70,14 +60,6 @@ def test_an_epoch_with_neither_heart_nor_breathing_is_missing_and_others_are_com
     np.testing.assert_array_equal(np.flatnonzero(~made.has_signal), np.arange(15, 20))
     assert np.isfinite(made.values[made.has_signal]).all()
     np.testing.assert_allclose(column(made, "thorax_rate_per_min")[made.has_signal], 15, atol=0.2)
-
-
-def test_shares_of_epochs_with_heartbeats():
-    times = steady_beats(120, mean=1.0)
-    kept = times[(times < 40) | (times > 65)]
-    beats = find_beats(recording(beats=Series("t", kept, np.full(len(kept), np.nan))))
-    found = heart_share(beats, EpochGrid(4, 30))
-    np.testing.assert_allclose(found, [29.6 / 30, 9.4 / 30, 24.6 / 30, 28.4 / 30], atol=0.04)
 
 
 def test_real_intervals_of_a_night_with_a_gap(data_dir):

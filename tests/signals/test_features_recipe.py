@@ -35,14 +35,6 @@ def test_a_recipe_survives_a_dictionary_a_file_and_a_pickle(name, tmp_path):
         assert (other, other.to_dict(), other.sha256) == (recipe, recipe.to_dict(), recipe.sha256)
 
 
-def test_defaults_count_as_if_they_were_written():
-    short = Recipe.from_dict(SMALL)
-    long = Recipe.from_dict(SMALL | {"spectrogram": {"taper": "multitaper"}, "scaling": {"method": "robust"}})
-    assert short == long and short.sha256 == long.sha256
-    other = short.replace(spectrogram={"taper": "hann"}, epoch_seconds=4)
-    assert other != short and (short.epoch_seconds, other.epoch_seconds) == (10, 4)
-
-
 def test_the_recipe_of_an_earlier_network_still_loads():
     old = SMALL | {"scaling": {"clip": 3, "weights": {"W": 0.3, "N": 0.7}}, "spo2": {"use": "never"}}
     assert Recipe.from_dict(old) == Recipe.from_dict(SMALL | {"scaling": {"clip": 3}})
@@ -84,31 +76,9 @@ def test_an_archive_says_how_it_was_made_and_that_it_is_synthetic(tmp_path):
     assert write_features(made(), tmp_path / "b.npz", is_synthetic=True).read_bytes() == path.read_bytes()
 
 
-def test_nothing_is_replaced_by_chance(tmp_path):
-    path = write_features(made(), tmp_path / "night.npz")
-    before = path.read_bytes()
-    with pytest.raises(sg.OutputExistsError, match="exists already"):
-        write_features(made(), path, scoring=scoring(20))
-    assert path.read_bytes() == before
-    write_features(made(), path, scoring=scoring(20), overwrite=True)
-    assert path.read_bytes() != before
-    assert [file.name for file in tmp_path.iterdir()] == ["night.npz"]
-
-
 def test_a_scoring_of_another_epoch_length_is_refused(tmp_path):
     with pytest.raises(sg.InputError, match=r"epochs of 30 s.* have 10 s"):
         write_features(made(), tmp_path / "night.npz", scoring=scoring(20, 30.0))
     with pytest.raises(sg.InputError, match=r"'night.csv', expected a name ending in .npz"):
         write_features(made(), tmp_path / "night.csv")
     assert not list(tmp_path.iterdir())
-
-
-def test_features_are_checked_and_cannot_be_changed():
-    values = np.zeros((3, 2, 2), dtype=np.float32)
-    table = sg.Features("night", "x", values, ("a", "b"))
-    with pytest.raises(ValueError, match="read-only"):
-        table.values[0] = 1
-    gaps = sg.Features(
-        "n", "x", np.where(np.arange(6)[:, None] == 2, np.nan, 1.0), ("a",), [0, 1, 2, 3, 5, 6]
-    )
-    assert gaps.stretches() == [(0, 2), (3, 4), (4, 6)]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from made_recordings import EPOCH, RATE, between, eeg_emg, recording, signal, sine, white
+from made_recordings import EPOCH, between, eeg_emg, recording, signal, sine, white
 from messages import naming
 
 N_EPOCHS = 60
@@ -85,13 +85,6 @@ def test_the_papers_rule_flags_no_more_of_a_clean_recording_than_three_deviation
     assert set(found.counts()) <= {"eeg: amplitude", "emg: amplitude"}
 
 
-def test_sleep_and_wake_of_very_different_size_are_no_artefact():
-    samples = eeg_emg(N_EPOCHS)
-    samples["eeg"][between(20, 200)] *= 4  # slow waves
-    samples["emg"][between(40, 100)] *= 40  # awake and moving
-    assert not assess(samples).is_bad.any()
-
-
 def test_the_papers_amplitude_rule_is_three_deviations_of_the_recordings_epochs():
     """Amplitudes are set by hand: 99 epochs of 1 and 3 alternating, then one around the threshold."""
     amplitudes = np.where(np.arange(100) % 2, 3.0, 1.0)
@@ -113,45 +106,9 @@ def test_the_papers_frequency_rule_is_half_of_the_power_above_45_hz(share, is_ba
     assert found.is_bad.all() == found.is_bad.any() == is_bad
 
 
-def test_the_papers_frequency_rule_does_not_judge_the_emg_which_lies_above_45_hz():
-    samples = {"eeg": eeg_emg(20)["eeg"], "emg": sine(80.0, 200.0)}
-    assert not assess(samples, rules="kdd2026").is_bad.any()
-
-
-@pytest.mark.parametrize("rules", ["kdd2026", "graded"])
-@pytest.mark.parametrize("exponent", [-6, -3, 3, 6])
-def test_scaling_changes_nothing(rules, exponent):
-    samples = eeg_emg(N_EPOCHS)
-    for spoil, *_ in ARTEFACTS.values():
-        spoil(samples)
-    before = assess(samples, rules, units=("", ""))
-    after = assess({role: 10.0**exponent * x for role, x in samples.items()}, rules, units=("", ""))
-    assert before.is_bad.any()
-    assert after.beta.tolist() == before.beta.tolist()
-    assert after.reasons == before.reasons
-
-
 @pytest.mark.parametrize(("factor", "unit"), [(1e-6, "uV"), (1.0, "V")])
 def test_a_unit_that_cannot_be_is_warned_of(factor, unit):
     samples = {"eeg": factor * eeg_emg(20)["eeg"]}
     with pytest.warns(sg.StageGuardWarning, match=naming("'eeg'", unit)):
         found = assess(samples, units=(unit,))
     assert not found.is_bad.any()  # and changes nothing
-
-
-def test_a_channel_that_ends_early_is_missing_from_there_on():
-    samples = eeg_emg(20)
-    samples["emg"] = samples["emg"][: round(15.5 * EPOCH * RATE)]
-    found = assess(samples)
-    assert np.round(found.beta, 6).tolist() == [0] * 15 + [0.5] + [1] * 4
-
-
-@pytest.mark.parametrize("rules", ["kdd2026", "graded"])
-@pytest.mark.parametrize("value", [0.0, 3.0, np.nan])
-def test_a_dead_channel_is_lost_throughout(rules, value):
-    assert (assess({"eeg": np.full(20_000, value)}, rules).beta == 1).all()
-
-
-def test_a_channel_of_one_number_a_second_is_not_flat():
-    night = recording(eeg=signal(eeg_emg(30)["eeg"]), emg=signal(5 + white(300, size=1.0), rate=1.0))
-    assert not sg.signal_quality(night, "eeg-emg", epoch_seconds=30, rules="graded").is_bad.any()

@@ -98,33 +98,6 @@ def test_the_page_has_every_claim_and_names_the_studies_that_are_missing(claims)
     assert "nan" not in page and page.count("UNFINISHED") == 1
 
 
-def test_claims_are_counted_by_their_words_and_say_how(claims):
-    def fi(row):
-        by = {"argmax": 1.0, "paper": 0.141 if row["change"] else 0.14}
-        return row | {"fi": by.get(row["variant"], 0.4), "change": row["change"] and "no minimum bouts"}
-
-    results = real(change=fi)
-    falls = claim_about(claims, claims.fi_reduction)
-    assert claims.cell(falls, results, claims.PUBLISHED) == "86; 2 of 2"  # beyond the paper's range
-    assert claims.facts([results])["fi_within_penalty"] == "0 of 2"
-    assert claims.facts([results])["fi_within_fitted"] == "2 of 2"
-    further = claim_about(claims, claims.minima_fi)
-    assert claims.cell(further, results, claims.PUBLISHED) == "0.71; 2 of 2"
-    page = claims.page({"sleep-edf": results})
-    for claim in claims.CLAIMS:
-        assert f"({claim.where}) | {claim.counted} |" in page
-    assert "\n\n## Errors of sleep architecture\n" in page
-
-
-def test_the_sd_over_seeds_is_that_of_the_means_over_subjects(claims):
-    more = [r | {"seed": 43, "accuracy": 0.9} for r in records() if r["backbone"] == "accusleep"]
-    results = made_up(change=lambda row: row | {"accuracy": 1.0}, more=more)
-    for way in (claims.Way("paper", "penalty"), claims.Way("calibrated")):
-        ((sd, holds),) = claims.seeds(results, way)
-        assert sd == pytest.approx(100 * np.std([1.0, 0.9], ddof=1))
-        assert not holds
-
-
 def test_error_ratio_is_the_geometric_mean_over_statistics(claims):
     truth = dict.fromkeys(("tst_minutes", "waso_minutes", "nrem_bout_minutes", "rem_latency_minutes"), 50.0)
 
@@ -144,16 +117,6 @@ def test_a_network_that_is_the_same_in_two_studies_is_counted_once(claims):
     assert first and first == second
     assert "seqsleepnet" in claims.networks(before)
     assert claims.networks(after) == ["usleep", "accusleep"]
-
-
-def test_studies_without_the_penalty_count_only_for_the_rules_alone(claims):
-    studies = claims.read_studies()
-    plain = ("sleep-edf-5", "dod-h", "sleep-accel-2")
-    for name in plain:
-        assert not any(claims.measured(c, studies[name], claims.PUBLISHED) for c in claims.CLAIMS)
-        assert any(claims.measured(c, studies[name], claims.DECODER) for c in claims.CLAIMS)
-    (sentence,) = claims.without_penalty(studies)
-    assert f"in {', '.join(f'`{name}`' for name in plain)}:" in sentence
 
 
 def test_every_study_is_published_as_it_is_written():
@@ -257,3 +220,12 @@ def _text(path: Path) -> str:
 
 def _span(numbers: list[float]) -> str:
     return f"{min(numbers):.0f} to {max(numbers):.0f}"
+
+
+def test_the_sd_over_seeds_is_that_of_the_means_over_subjects(claims):
+    more = [r | {"seed": 43, "accuracy": 0.9} for r in records() if r["backbone"] == "accusleep"]
+    results = made_up(change=lambda row: row | {"accuracy": 1.0}, more=more)
+    for way in (claims.Way("paper", "penalty"), claims.Way("calibrated")):
+        ((sd, holds),) = claims.seeds(results, way)
+        assert sd == pytest.approx(100 * np.std([1.0, 0.9], ddof=1))
+        assert not holds

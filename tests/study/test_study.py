@@ -17,7 +17,6 @@ from stageguard.errors import FileFormatError, InputError, MissingFileError, Out
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import WNR3
-from stageguard.nn.data import Normalisation
 from stageguard.profile.profile import Profile
 from stageguard.runner.executors import Cluster, executor_for
 from stageguard.signals.features import Features, Recipe
@@ -38,7 +37,7 @@ from stageguard.study.nights import (
 )
 from stageguard.study.run import run_study
 from stageguard.study.store import read_results, select
-from stageguard.study.variants import counted, learn, measure
+from stageguard.study.variants import counted, learn
 from stageguard.synthetic.cohort import simulate_recording
 from stageguard.synthetic.night import simulate_night
 
@@ -207,20 +206,6 @@ def test_another_guard_is_measured_on_the_stored_predictions(monkeypatch, study,
     assert numbers(copy) == numbers(whole)
 
 
-def test_an_edited_profile_is_guarded_by_again_and_its_path_is_relative(
-    tmp_path, monkeypatch, study, copy, done
-):
-    trained_nothing(monkeypatch)
-    mine = replace(study, guard=replace(study.guard, base="mine.toml"))
-    for temperature, n_done in ((1.0, 0), (2.0, 4), (2.0, 0)):
-        profile = Profile.load(study.guard.base).replace(calibration={"temperature": temperature})
-        profile.save(tmp_path / "mine.toml", overwrite=True)
-        done.clear()
-        run_study(mine, copy, data=tmp_path, report=lambda n, total, key: done.append(key))
-        assert len(done) == n_done
-    assert read_results(copy).about["study"]["guard"]["base"] == "mine.toml"
-
-
 def test_overwriting_begins_a_study_anew_but_refuses_before_it_removes(study, whole, copy):
     write_report(read_results(copy))
     run_study(study, copy, overwrite=True)
@@ -237,23 +222,6 @@ def test_a_damaged_prediction_is_made_again(study, whole, copy):
     prediction.write_bytes(prediction.read_bytes()[:200])
     assert not run_study(study, copy, guard_again=True).about["failures"]
     assert numbers(copy) == numbers(whole)
-
-
-def test_guarding_again_gives_the_same_rows_without_training(monkeypatch, study, whole, copy, done):
-    trained_nothing(monkeypatch)
-    for again, n_done in ((False, 0), (True, 4)):
-        run_study(study, copy, guard_again=again, report=lambda n, total, key: done.append(key))
-        assert len(done) == n_done
-        assert numbers(copy) == numbers(whole)
-
-
-def test_a_guard_that_fails_leaves_the_prediction(tmp_path, monkeypatch, study):
-    with monkeypatch.context() as patch:
-        patch.setattr(runs, "judge_fold", lambda *a: 1 / 0)
-        results = run_study(study, tmp_path / "out")
-    assert ["ZeroDivisionError" in error for error in results.about["failures"]] == [True] * 4
-    trained_nothing(monkeypatch)
-    assert not run_study(study, tmp_path / "out").about["failures"]
 
 
 @pytest.mark.parametrize(
@@ -417,37 +385,6 @@ def test_jobs_are_each_there_once_and_penalties_only_where_there_are_rare_pairs(
     assert keys == ["accusleep-base-seed42-fold00", "accusleep-penalty-chosen-seed42-fold00"]
 
 
-@pytest.mark.slow
-def test_boosting_stages_nights_and_sees_the_epochs_around(cohort, study):
-    boosted = study_of(DOCUMENT | {"backbones": [], "stagers": ["boosting"]})
-    (job,) = jobs_of(boosted, 1)
-    stager, test = stagers.fit_stager(boosted, job, cohort.nights[:5]), cohort.nights[5]
-    density = stager.density(test.table)
-    assert measure(test.expert(), density.argmax, [])["kappa"] > 0.5
-    np.testing.assert_allclose(density.probabilities.sum(axis=1), 1)
-    assert not {n.subject for n in stager.validation} & {test.subject}
-    columns = stagers._with_means(test.table, Normalisation())
-    scaled = Normalisation()(test.table)[:, 0]
-    np.testing.assert_allclose(columns[:, :3], scaled)
-    np.testing.assert_allclose(columns[50, 3:6], scaled[48:53].mean(axis=0), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(columns[0, 6:9], scaled[:8].mean(axis=0), rtol=1e-4, atol=1e-5)
-
-
-def test_published_stages_become_what_experts_say_where_they_are_given():
-    labels = np.array([0, 0, 0, 1, 1, 2, -1, 1] * 20)
-    said = np.where(labels < 0, 1, labels)
-    said[:8] = [1, 0, 0, 1, 1, 2, 1, -1]
-    table = Features("a", "a", said[:, None].astype(np.float32), ("Net",), None, labels, WNR3, 30.0)
-    rows = stagers._published_probabilities([table], Job("Net", "base", 0.0, False, 42, 0.0, 0))(table)
-    counts = np.ones((3, 3))
-    for stage, truth in zip(said, labels, strict=True):
-        if stage >= 0 and truth >= 0:
-            counts[stage, truth] += 1
-    np.testing.assert_allclose(rows[1], counts[0] / counts[0].sum())
-    np.testing.assert_allclose(rows[0], counts[1] / counts[1].sum())
-    assert np.isnan(rows[7]).all()
-
-
 @pytest.mark.skipif("STAGEGUARD_DATA" not in os.environ, reason="needs STAGEGUARD_DATA")
 @pytest.mark.parametrize(
     ("source", "scheme", "n_nights", "n_subjects"),
@@ -496,10 +433,3 @@ def test_what_cannot_be_run_is_one_line_before_training_and_leaves_no_folder(
     with pytest.raises(InputError, match=naming(*words)):
         run_study(study_of(DOCUMENT | change), tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("text", ['name = "mine"', 'smoke = "yes"'])
-def test_a_study_without_a_small_version_says_so(tmp_path, text):
-    (tmp_path / "mine.toml").write_text(text)
-    with pytest.raises(FileFormatError, match=naming("mine.toml", "smoke")):
-        read_study(tmp_path / "mine.toml", smoke=True)

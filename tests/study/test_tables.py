@@ -10,10 +10,7 @@ import pytest
 from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
-from cli_runner import Runner
 from made_up_study import STUDY, made_up, records
-from messages import naming
-from stageguard.errors import InputError
 from stageguard.measures.samples import Estimate, estimate, paired
 from stageguard.measures.validity import validity
 from stageguard.night.hypnogram import Hypnogram
@@ -21,7 +18,6 @@ from stageguard.night.stages import WNR3
 from stageguard.profile.profile import Profile
 from stageguard.study import tables
 from stageguard.study.config import Job
-from stageguard.study.figures import effect_figure, image
 from stageguard.study.run import compare_stages
 from stageguard.study.store import (
     JOB,
@@ -33,10 +29,8 @@ from stageguard.study.store import (
     select,
     stages_key,
     write_arrays,
-    write_results,
 )
-from stageguard.study.table import FORMATS, Table
-from stageguard.study.tables import TABLES, TITLES, group_subjects
+from stageguard.study.tables import TABLES, TITLES
 from stageguard.study.variants import measure, measure_panel, shape
 
 
@@ -75,13 +69,6 @@ def test_rank_biserial_is_one_where_every_subject_gains_and_known_by_hand_else()
     found = paired(reference, dict(zip("01234", (1.0, -2.0, 3.0, 4.0, 0.0), strict=True)))
     assert found.effect == pytest.approx((1 - 2 + 3 + 4) / 10)  # ranks of |d|, the 0 dropped
     assert paired(reference, reference).p == 1.0
-
-
-def test_stars_follow_the_corrected_p():
-    reference = {str(k): 0.0 for k in range(8)}
-    gains = {str(k): 1.0 + k for k in range(8)}
-    assert paired(reference, gains).p == pytest.approx(2 / 2**8)  # exact, by enumeration of all signs
-    assert [paired(reference, gains, n).stars for n in (1, 6, 7)] == ["**", "*", ""]
 
 
 def test_errors_are_against_the_same_recording():
@@ -124,18 +111,6 @@ def test_contrasts_are_second_less_first_with_cohens_d_and_lose_no_row_without_r
     assert table.rows[1][table.heads.index("Δ, published method")] == 0.0
 
 
-def test_numbers_are_split_by_bins_or_at_their_median():
-    ages = {"a": 40.0, "b": 54.9, "c": 55.0, "d": 70.0, "e": None, "f": 20.0}
-    binned = {"a": "40-55", "b": "40-55", "c": "55-70", "d": "70+"}
-    assert group_subjects(ages, ["40-55", "55-70", "70+"]) == binned
-    low, high = dict.fromkeys("abf", "up to 54.9"), dict.fromkeys("cd", "above 54.9")
-    assert group_subjects(ages) == low | high
-    assert group_subjects({"a": "F", "b": None}) == {"a": "F"}
-    for wrong in ("old", "55-40", "40 - 55"):
-        with pytest.raises(InputError, match=naming("'40-55'")):
-            group_subjects(ages, [wrong])
-
-
 def test_tables_say_where_the_guard_is_argmax_and_which_network_did_not_learn():
     def notes(own, majority):
         level = {"majority class": majority}
@@ -174,14 +149,6 @@ def test_every_table_is_markdown_latex_and_csv_of_the_same_rows(name):
     assert sum(line.startswith("| ") for line in table.text("md").splitlines()) == n_rows + 2
     assert table.text("tex").count("\\\\\n") == n_rows + 1
     assert "SYNTHETIC" in table.text("md")
-
-
-def test_latex_escapes_and_csv_has_what_a_cell_hides():
-    table = Table("50 % of κ", ("a_b", "x"), (("c & d", Estimate(0.5, 0.1, 3, 0.004, 1.0)),))
-    assert r"c \& d & 0.500 $\pm$ 0.100**" in table.text("tex")
-    assert r"50 \% of $\kappa$" in table.text("tex")
-    wanted = ['a_b,x,"x, sd","x, n","x, p","x, effect"', "c & d,0.5,0.1,3,0.004,1"]
-    assert table.text("csv").splitlines() == wanted
 
 
 def test_a_row_has_scikit_learns_kappa_and_counts_what_the_expert_scored():
@@ -312,35 +279,3 @@ def test_a_stager_without_the_penalty_is_shown_with_the_rules_alone():
     assert titles[6:9] == ["argmax", tables.ALONE["paper"], tables.ALONE["released"]]
     across = [row for row in tables.main_across([results], "fi").rows if row[1] == TITLES["paper"]]
     assert [row[2].n for row in across] == [12, 12]
-
-
-@pytest.mark.parametrize("n_more", [0, 3])
-def test_what_is_shown_says_whether_the_study_is_finished(n_more, tmp_path, monkeypatch, capsys):
-    made = made_up(3, study=STUDY | {"smoke": True}, n_jobs=12 + n_more)
-    write_results(tmp_path, made.about, made.rows)
-    done = f"12 of {12 + n_more} jobs done"
-    run = Runner(capsys)
-    assert run("study", "status", tmp_path).out == f"made-up (smoke version): {done}, 0 failed\n"
-    status = run("study", "status", tmp_path, "--json").json
-    assert (status["done"], status["jobs"], status["failed"]) == (12, 12 + n_more, [])
-    monkeypatch.setattr("stageguard.study.figures.image", lambda figure, form: b"")
-    ran = run("study", "report", tmp_path)
-    assert ran.code == 0, ran.err
-    assert ran.out.count("Wrote ") == 3 * len(TABLES) + 3
-    for form in FORMATS:
-        shown = run("study", "table", tmp_path, "--name", "main", "--format", form)
-        assert (f"UNFINISHED: {done}." in shown.out + shown.err) == bool(n_more)
-        assert "SMOKE version" in shown.out + shown.err
-    ran = run("study", "compare", tmp_path, tmp_path, "--output", tmp_path / "across")
-    assert all(path.name in ran.out for path in (tmp_path / "across").iterdir())
-    ran = run("study", "table", tmp_path, "--name", "mian")
-    assert ran.code == 1 and "'mian'" in ran.err and "main" in ran.err
-
-
-def test_the_figure_is_the_same_every_time():
-    assert image(effect_figure(made_up()), "svg") == image(effect_figure(made_up()), "svg")
-
-
-def test_nothing_is_not_zero():
-    assert np.isnan(estimate({}).mean)
-    assert np.isnan(paired({}, {}).p)

@@ -7,7 +7,8 @@ import pytest
 
 from stageguard.night.recording import Signal
 from stageguard.synthetic import simulate_recording
-from stageguard.synthetic.polysomnography import RATE_HZ, STAGES
+from stageguard.synthetic.signals import PSG_HZ as RATE_HZ
+from stageguard.synthetic.signals import STAGES
 
 EPOCH = 30
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from datetime import datetime
 
 import numpy as np
 import pytest
 
-import stageguard as sg
 from messages import naming
 from stageguard.datasets import recordings
 from stageguard.errors import InputError, OutputError, OutputExistsError
@@ -178,30 +176,3 @@ def test_files_of_others_are_never_replaced(tmp_path):
 def test_impossible_plans_are_refused(call, message):
     with pytest.raises(InputError, match=naming(*message)):
         call()
-
-
-def test_the_truth_is_beside_the_data(tmp_path):
-    made = simulate_cohort(Plan("cardiorespiratory", 2, 3, 4), tmp_path / "cohort")
-    told = json.loads((tmp_path / "cohort" / "synthetic.json").read_text("utf-8"))
-    assert (told["synthetic"], told["modality"], told["seed"], told["hours"]) == (
-        True,
-        "cardiorespiratory",
-        4,
-        3.0,
-    )
-    for told_of, subject in zip(told["subjects"], made, strict=True):
-        assert told_of["subject"] == subject.subject
-        assert told_of["covariates"]["osa"] == subject.covariates["osa"]
-        assert len(told_of["events"]) == len(subject.events)
-
-
-@pytest.mark.parametrize("modality", WRITTEN)
-def test_quality_and_features_work_on_what_was_written(modality, tmp_path):
-    own, plan = MODALITIES[modality], Plan(modality, 1, 0.5, 8)
-    simulate_cohort(plan, tmp_path / "cohort")
-    (recording,) = recordings(own.dataset, tmp_path / "cohort")
-    quality = sg.signal_quality(recording, modality)
-    made = sg.features(recording, own.recipe)
-    assert quality.n_epochs == made.n_epochs == plan.hours * 3600 / own.epoch_seconds
-    assert np.mean(quality.beta < 0.5) > 0.6
-    assert made.has_signal.mean() > 0.8

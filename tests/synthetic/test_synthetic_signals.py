@@ -7,9 +7,9 @@ import pytest
 
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Series
-from stageguard.night.stages import AASM5, WNR3
+from stageguard.night.stages import AASM5
 from stageguard.synthetic import body, simulate_recording
-from stageguard.synthetic.body import appearances, shaped_noise
+from stageguard.synthetic.body import shaped_noise
 from stageguard.synthetic.signals import simulate_heart_and_breathing
 from stageguard.synthetic.sleepers import SimulatedSleep, Sleeper
 
@@ -106,58 +106,6 @@ def test_acceleration_and_heart_rate_follow_the_stages(made):
     assert rate["W"] > rate["N2"] + 4
 
 
-def still_looks(stage, n_epochs=240):
-    looks = np.zeros((n_epochs, 5))
-    looks[:, AASM5.index(stage)] = 1
-    return looks
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-def test_breath_and_heartbeat_follow_the_stages(seed):
-    found = {}
-    for stage in AASM5.names:
-        looks = still_looks(stage)
-        breath = body.breathe(np.random.default_rng(seed), looks, 30, [])
-        beats = body.beat_times(np.random.default_rng(seed), looks, 30, breath, [], np.zeros(240 * 30))
-        onsets = np.interp(
-            np.arange(1, int(breath.phase[-1])), breath.phase, np.arange(len(breath.phase)) / 10
-        )
-        lengths, intervals = np.diff(onsets), np.diff(beats)
-        found[stage] = {
-            "breaths": 60 / np.median(lengths),
-            "irregular": lengths.std() / lengths.mean(),
-            "rate": 60 / intervals.mean(),
-            "slow": band_of(intervals, beats, 0.04, 0.15),
-            "fast": band_of(intervals, beats, 0.15, 0.4),
-        }
-    assert all(12 < own["breaths"] < 20 for own in found.values())
-    assert found["R"]["irregular"] > 1.7 * found["N2"]["irregular"] > 1.7 * 1.2 * found["N3"]["irregular"]
-    assert found["W"]["rate"] > found["N2"]["rate"] + 5
-    assert found["R"]["rate"] > found["N2"]["rate"] + 2
-    assert found["R"]["slow"] > 1.7 * found["N2"]["slow"] > 1.7 * 1.3 * found["N3"]["slow"]
-    assert found["N2"]["fast"] > 1.3 * found["R"]["fast"]
-    ratio = {stage: own["slow"] / own["fast"] for stage, own in found.items()}
-    assert ratio["R"] > 2 * ratio["N2"] > 2 * ratio["N3"]
-
-
-def band_of(intervals, beats, low, high):
-    """Power of the intervals between beats within a band."""
-    even = np.interp(np.arange(beats[1], beats[-1], 0.25), beats[1:], intervals)
-    rows = (even - even.mean())[: len(even) // 1200 * 1200].reshape(-1, 1200)
-    return band_power(rows - rows.mean(axis=1, keepdims=True), 4, low, high).mean()
-
-
-def test_apnoeas_come_as_often_as_the_index_says_and_never_awake(made):
-    night = Hypnogram(np.tile([0, 1, 2, 2, 2, 2, 3, 3, 2, 4], 120), AASM5, 30.0)
-    hours = 0.9 * night.n_epochs * 30 / 3600
-    found = [len(body.draw_apnoeas(np.random.default_rng(seed), night, 20.0)) / hours for seed in range(20)]
-    assert np.mean(found) == pytest.approx(20, rel=0.2)
-    assert body.draw_apnoeas(np.random.default_rng(0), night, 0.0) == []
-    for event in body.draw_apnoeas(np.random.default_rng(0), night, 20.0):
-        assert night.labels[int(event.start_seconds // 30)] != 0
-        assert 10 <= event.seconds <= 40
-
-
 def test_an_apnoea_stops_the_airflow_and_lowers_the_saturation():
     night = SimulatedSleep(Hypnogram(np.full(240, 2), AASM5, 30.0))
     one = simulate_heart_and_breathing(night, Sleeper(1, {"ahi": 25.0}), 3, "x")
@@ -176,22 +124,6 @@ def test_an_apnoea_stops_the_airflow_and_lowers_the_saturation():
         if at < len(oxygen) - 1 and not any(e.start_seconds - 60 < at < e.end_seconds + 60 for e in lost)
     ]
     assert np.mean([oxygen[at] for at in bottoms]) < np.median(oxygen) - 2.5
-
-
-def test_epochs_look_like_other_stages_as_often_as_told():
-    night = Hypnogram(np.repeat([0, 1, 2], 20_000), WNR3, 4.0)
-    alike = {"W": {"N": 0.1, "R": 0.05}, "N": {"R": 0.2}}
-    for linger in (0.0, 0.6):
-        looks = appearances(np.random.default_rng(0), night, alike, linger=linger)
-        np.testing.assert_allclose(looks.sum(axis=1), 1)
-        seen = looks.argmax(axis=1)
-        wake, nrem, rem = (seen[night.labels == stage] for stage in range(3))
-        assert np.mean(wake == 1) == pytest.approx(0.1, abs=0.015)
-        assert np.mean(wake == 2) == pytest.approx(0.05, abs=0.012)
-        assert np.mean(nrem == 2) == pytest.approx(0.2, abs=0.02)
-        assert np.mean(rem == 2) == 1
-        follows = (nrem[1:] == 2)[nrem[:-1] == 2].mean()
-        assert follows == pytest.approx(0.2 + linger * 0.8, abs=0.04)
 
 
 def test_a_watch_that_fails_leaves_no_rows_and_one_taken_off_no_heart():

@@ -8,10 +8,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from stageguard.measures.statistics import sleep_statistics
 from stageguard.night.stages import AASM5, WNR3
 from stageguard.profile.profile import Profile
-from stageguard.synthetic import chain
+from stageguard.synthetic import sleepers as chain
 from stageguard.synthetic.sleepers import (
     AGE_GROUPS,
     OSA_GROUPS,
@@ -81,25 +80,6 @@ def test_drawn_nights_have_the_bouts_of_expert_nights(name):
         assert single.low <= 100 * np.mean(lengths == 1) <= single.high
         mean = profile.bands[f"mean_bout_minutes_{stage_name}"]
         assert mean.low <= lengths.mean() / 2 <= mean.high
-
-
-def test_nights_have_cycles():
-    kind = kind_of("human-psg-5")
-    nights = np.array([draw_night(kind, Sleeper(n, {}), 7, 8).hypnogram.labels for n in range(1, 81)])
-    n3, rem = nights == AASM5.index("N3"), nights == AASM5.index("R")
-    half = nights.shape[1] // 2
-    assert n3[:, :half].sum() > 2 * n3[:, half:].sum()
-    assert rem[:, half:].sum() > 1.7 * rem[:, :half].sum()
-    # REM comes and goes: more of it at the end of the nominal cycles than in their middle
-    minutes = np.arange(nights.shape[1]) / 2 - 10
-    place = (minutes % 90) / 90
-    late = rem[:, (minutes > 90) & (place > 0.8)].mean()
-    early = rem[:, (minutes > 90) & (place > 0.3) & (place < 0.6)].mean()
-    assert late > 1.3 * early
-    first = (minutes > 0) & (minutes < 90)
-    assert n3[:, first & (place > 0.25) & (place < 0.5)].mean() > 1.5 * n3[:, first & (place > 0.9)].mean()
-    latencies = [sleep_statistics(draw_night(kind, Sleeper(n, {}), 7, 8).hypnogram) for n in range(1, 41)]
-    assert 55 < np.nanmedian([found.rem_latency_minutes for found in latencies]) < 120
 
 
 def test_mice_sleep_by_day_and_in_short_bouts():

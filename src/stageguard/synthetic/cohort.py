@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,8 +25,7 @@ from stageguard.profile.profile import Profile
 from stageguard.signals.modalities import Modality, modality_of
 from stageguard.storage import local_only
 from stageguard.synthetic import signals, sleepers
-from stageguard.synthetic.body import APNOEA, HYPOPNOEA, SignalEvent
-from stageguard.synthetic.polysomnography import simulate_polysomnogram
+from stageguard.synthetic.body import SignalEvent
 from stageguard.synthetic.signals import CLIP_MV, Simulated
 from stageguard.synthetic.sleepers import SimulatedSleep, Sleeper
 from stageguard.version import __version__
@@ -240,11 +238,6 @@ def _write_sleep_accel(made: Simulated, folder: Path) -> None:
 
 # ---- SHHS at the NSRR: EDF, scorings in XML, a table of covariates
 
-SHHS_STAGES = {
-    **{"W": "Wake|0", "N1": "Stage 1 sleep|1", "N2": "Stage 2 sleep|2"},
-    **{"N3": "Stage 3 sleep|3", "R": "REM sleep|5"},
-}
-CONCEPTS = {APNOEA: "Obstructive apnea|Obstructive Apnea", HYPOPNOEA: "Hypopnea|Hypopnea"}
 # what the files can hold, in the unit of the file, which has mV instead of uV
 LIMITS = {"spo2": (0.0, 100.0), "heart_rate": (0.0, 250.0), "ecg": (-CLIP_MV, CLIP_MV)}
 LIMITS |= dict.fromkeys(("thorax", "abdomen", "airflow"), (-1.0, 1.0))
@@ -282,38 +275,10 @@ def _write_shhs(made: Simulated, folder: Path) -> None:
         starttime=recording.start.time(),
         data_record_duration=1,
     ).write(edfs / f"shhs1-{recording.subject}.edf")
-    text = nsrr_xml(made.night.hypnogram, made.events)
     path = scorings / f"shhs1-{recording.subject}-nsrr.xml"
-    path.write_text(text, encoding="utf-8", newline="\n")
-
-
-def nsrr_xml(night: Hypnogram, events: Sequence[SignalEvent]) -> str:
-    """Return stages and respiratory events in the NSRR's XML format."""
-    clock = night.start.strftime("%d.%m.%y %H.%M.%S") if night.start else "01.01.00 00.00.00"
-    seconds = night.epoch_seconds
-    rows = [("", "Recording Start Time", 0.0, night.n_epochs * seconds, f"<ClockTime>{clock}</ClockTime>")]
-    place = "<SignalLocation>ABDO RES</SignalLocation>"
-    for event in events:
-        if event.kind in CONCEPTS:
-            what = "Respiratory|Respiratory", CONCEPTS[event.kind]
-            rows.append((*what, event.start_seconds, event.seconds, place))
-    for first, end in pairwise(np.flatnonzero(np.diff(night.labels, prepend=-2, append=-2)).tolist()):
-        stage = SHHS_STAGES[night.scheme.names[night.labels[first]]]
-        rows.append(("Stages|Stages", stage, first * seconds, (end - first) * seconds, ""))
-    lines = "".join(
-        f"<ScoredEvent><EventType>{kind}</EventType><EventConcept>{concept}</EventConcept>"
-        f"<Start>{start:.1f}</Start><Duration>{length:.1f}</Duration>{more}</ScoredEvent>\n"
-        for kind, concept, start, length, more in rows
-    )
-    return f"""<?xml version="1.0" encoding="UTF-8" standalone="no"?>
-<!-- {SYNTHETIC_WORD}: simulated by {MADE_BY}; nobody slept this night. -->
-<PSGAnnotation>
-<SoftwareVersion>Compumedics</SoftwareVersion>
-<EpochLength>{seconds:g}</EpochLength>
-<ScoredEvents>
-{lines}</ScoredEvents>
-</PSGAnnotation>
-"""
+    made.night.hypnogram.save(path, "nsrr-xml")
+    marked = path.read_text("utf-8").replace("\n", f"\n<!-- {SYNTHETIC_WORD}: nobody slept here -->\n", 1)
+    path.write_text(marked, encoding="utf-8", newline="\n")
 
 
 def _write_covariates(subjects: Sequence[Subject], folder: Path) -> None:
@@ -340,7 +305,7 @@ LAYOUTS = {
     "eeg-emg": Layout(signals.simulate_mouse, "Mouse{:02d}_synthetic", _write_accusleep),
     "actigraphy": Layout(signals.simulate_watch, "synthetic{:03d}", _write_sleep_accel),
     "cardiorespiratory": Layout(signals.simulate_heart_and_breathing, "900{:03d}", _write_shhs),
-    "polysomnography": Layout(simulate_polysomnogram, "900{:03d}", _write_shhs),
+    "polysomnography": Layout(signals.simulate_polysomnogram, "900{:03d}", _write_shhs),
     "bioradar": Layout(signals.simulate_radar, "synthetic-{:03d}"),
 }
 WRITTEN = tuple(name for name, layout in LAYOUTS.items() if layout.write is not None)

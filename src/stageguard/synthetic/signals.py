@@ -1,4 +1,4 @@
-"""Synthetic signals that follow the stages: a watch, heart and breathing, a radar, EEG and EMG of mice.
+"""Synthetic signals that follow the stages: a watch, heart and breathing, a radar, mice, polysomnograms.
 
 `ALIKE` of each is the share of a stage's epochs that look like another stage, set so that staging is as hard
 as in the paper (studies/simulator).
@@ -6,7 +6,7 @@ as in the paper (studies/simulator).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from stageguard.night.recording import Recording, Series, Signal
 from stageguard.synthetic.body import (
     APNOEA,
     BREATH_HZ,
+    FLOW_LEFT,
     HYPOPNOEA,
     Body,
     Scatter,
@@ -176,11 +177,13 @@ DESATURATION = {APNOEA: (4.0, 9.0), HYPOPNOEA: (2.5, 5.5)}  # percent
 DELAY_SECONDS = 18.0  # from the lung to the finger
 
 
-def simulate_heart_and_breathing(night: SimulatedSleep, sleeper: Sleeper, seed: int, name: str) -> Simulated:
+def simulate_heart_and_breathing(
+    night: SimulatedSleep, sleeper: Sleeper, seed: int, name: str, *, ecg_hz: float = ECG_HZ
+) -> Simulated:
     """Return a night recorded at a sleep laboratory, without EEG."""
     seconds, who = night.seconds, sleeper.number
     body = body_of(night.hypnogram, sleeper, seed, LAB_ALIKE)
-    ecg = ecg_of(stream(seed, "ecg", who), body.beats, body.breath, ECG_HZ, round(seconds * ECG_HZ))
+    ecg = ecg_of(stream(seed, "ecg", who), body.beats, body.breath, ecg_hz, round(seconds * ecg_hz))
     channels = {"ecg": ecg, **_belts(stream(seed, "belts", who), body)}
     channels["spo2"] = _saturation(stream(seed, "spo2", who), body.apnoeas, int(seconds))
     rate = 60 / np.maximum(np.diff(body.beats), 0.25)
@@ -189,12 +192,12 @@ def simulate_heart_and_breathing(night: SimulatedSleep, sleeper: Sleeper, seed: 
     events = scatter_events(stream(seed, "events", who), seconds, LAB_EVENTS)
     for event in events:
         values = channels[event.channel]
-        samples = event.samples(LAB_CHANNELS[event.channel][2], len(values))
+        samples = event.samples(len(values) / seconds, len(values))
         is_clipped = event.kind == "clipping"
         values[samples] = np.clip(6 * values[samples], -CLIP_MV, CLIP_MV) if is_clipped else 0.0
     channels["ecg"] = 1000 * ecg
     signals = {
-        role: Signal(label, channels[role], rate_hz, unit)
+        role: Signal(label, channels[role], ecg_hz if role == "ecg" else rate_hz, unit)
         for role, (label, unit, rate_hz) in LAB_CHANNELS.items()
     }
     return simulated(name, signals, night, sleeper, events + body.apnoeas)
@@ -384,3 +387,181 @@ def _disturb(rng: np.random.Generator, event: SignalEvent, eeg: Floats32, emg: F
     else:
         wave = rng.standard_normal(n) * fade
     target[samples] += (size * wave).astype(np.float32)
+
+
+# ---- Polysomnograms: they show that software runs, not how well; these waves are what stagers look for
+
+PSG_HZ = 125.0  # of EEG, EOG and chin; SHHS has 125, and 50 for the eyes
+PSG_HOP = 125  # samples: spectra change every second
+ROLL_HOP = 500  # rolling eyes take seconds
+
+STAGES = ("W", "N1", "N2", "N3", "R")
+# Amplitudes in uV (root mean square) in W, N1, N2, N3, R. Which waves mark a stage is from the AASM manual
+# (Iber et al. 2007); levels are our choice, set so that a stager trained on people errs as it does on people.
+PSG_EEG = {
+    "background": (8.0, 8.5, 10.0, 12.0, 7.5),
+    "delta": (3.0, 5.0, 8.5, 14.0, 5.0),
+    "theta": (3.0, 6.0, 5.0, 4.5, 5.0),
+    "fast": (3.8, 2.2, 1.8, 1.5, 2.1),
+    "alpha": (11.0, 3.8, 2.5, 2.0, 3.0),
+    "slow": (0.0, 0.0, 3.5, 22.0, 0.0),
+}
+CHIN = (11.0, 6.5, 5.5, 5.0, 2.2)
+ROLLING_EYES = (10.0, 45.0, 4.0, 0.0, 0.0)
+# Number per minute.
+SPINDLES = (0.0, 0.3, 4.0, 1.8, 0.0)
+K_COMPLEXES = (0.0, 0.1, 1.6, 0.6, 0.0)
+SACCADES = (2.0, 0.0, 0.0, 0.0, 2.5)  # bursts of one to five
+AROUSALS = (0.0, 0.3, 0.15, 0.033, 0.15)
+PSG_ALIKE = {  # REM resembles N1, not N2: spindles never appear in it
+    **{"W": {"N1": 0.05}, "N1": {"W": 0.08, "N2": 0.15}, "N2": {"N1": 0.06, "N3": 0.05}},
+    **{"N3": {"N2": 0.12}, "R": {"N1": 0.08, "W": 0.03}},
+}
+PSG_LABELS = {"eeg": "EEG C4-A1", "eeg_2": "EEG C3-A2", "eog": "EOG(L)", "eog_2": "EOG(R)", "emg": "EMG"}
+PSG_EVENTS = (  # kind, channel, number per hour, shortest and longest duration in seconds
+    ("movement artefact", "eeg", 0.8, (3, 15)),
+    ("sensor loss", "eeg", 0.03, (30, 300)),
+    ("sensor loss", "eog", 0.03, (30, 300)),
+    ("sensor loss", "emg", 0.05, (30, 300)),
+)
+
+
+def simulate_polysomnogram(night: SimulatedSleep, sleeper: Sleeper, seed: int, name: str) -> Simulated:
+    """Return a night recorded at a sleep laboratory, with apnoeas that end in arousals."""
+    truth, who, n_samples = night.hypnogram, sleeper.number, round(night.seconds * PSG_HZ)
+    breathing = simulate_heart_and_breathing(night, sleeper, seed, name, ecg_hz=2 * ECG_HZ)
+    apnoeas = [event for event in breathing.events if event.kind in FLOW_LEFT]
+    looks = appearances(stream(seed, "psg looks", who), truth, PSG_ALIKE)
+    looks = np.repeat(looks, round(truth.epoch_seconds), axis=0)  # of every second
+    aroused = _arousals(stream(seed, "psg arousals", who), looks, apnoeas)
+    c4, c3 = _psg_eeg(stream(seed, "psg eeg", who), looks, aroused, n_samples)
+    rng = stream(seed, "psg eyes", who)
+    eyes = _eyes(rng, looks, n_samples)
+    channels = {
+        "eeg": c4,
+        "eeg_2": c3,
+        "eog": eyes + 0.35 * c4 + rng.normal(0, 2.5, n_samples),
+        "eog_2": -eyes + 0.35 * c3 + rng.normal(0, 2.5, n_samples),
+        "emg": _chin(stream(seed, "psg chin", who), looks, aroused, n_samples),
+    }
+    events = scatter_events(stream(seed, "psg events", who), night.seconds, PSG_EVENTS)
+    rng = stream(seed, "psg artefacts", who)
+    for event in events:
+        _disturb_psg(rng, event, channels)
+    signals: dict[str, Signal | Series] = {
+        role: Signal(PSG_LABELS[role], values.astype(np.float32), PSG_HZ, "uV")
+        for role, values in channels.items()
+    }
+    others = ("spo2", "heart_rate", "ecg", "thorax", "abdomen", "airflow")
+    signals |= {role: breathing.recording.signals[role] for role in others}
+    return simulated(name, signals, night, sleeper, events + list(breathing.events))
+
+
+def _arousals(rng: np.random.Generator, looks: Floats, apnoeas: list[SignalEvent]) -> Floats:
+    """Return 1 in the seconds of an arousal, 0 elsewhere."""
+    aroused = np.zeros(len(looks))
+    begins = [*_moments(rng, looks, AROUSALS), *(event.end_seconds for event in apnoeas)]
+    for begin, seconds in zip(begins, rng.uniform(3, 12, len(begins)), strict=True):
+        aroused[int(begin) : int(begin + seconds)] = 1
+    return aroused
+
+
+def _moments(rng: np.random.Generator, looks: Floats, per_minute: tuple[float, ...]) -> list[float]:
+    """Return random times in seconds at a rate that follows the stages."""
+    seconds = np.flatnonzero(rng.random(len(looks)) < looks @ np.array(per_minute) / 60)
+    return [float(moment) for moment in seconds + rng.random(len(seconds))]
+
+
+def _eeg_shapes(lines: Floats) -> Floats:
+    """Return the shapes of the power densities of `PSG_EEG` (n_parts, n_frequencies)."""
+    high_pass = 1 / (1 + (0.3 / np.maximum(lines, 1e-3)) ** 4)
+    background = high_pass / np.maximum(lines, 0.5) ** 1.9
+    delta = high_pass * (lines > 0.5) * np.where(lines < 4, 1, peak(lines, 4, 0.7))
+    fast = np.where(lines > 14, 1, peak(lines, 14, 1.5)) / np.maximum(lines, 5) ** 0.5
+    parts = [background, delta, peak(lines, 6, 1.0), fast, peak(lines, 10, 0.8), peak(lines, 0.9, 0.28)]
+    return np.stack(parts)
+
+
+def _noise(
+    rng: np.random.Generator,
+    power: Floats,
+    shapes: Callable[[Floats], Floats],
+    n_samples: int,
+    hop: int = PSG_HOP,
+) -> Floats32:
+    """Return noise of powers (n_hops, n_parts) whose densities have these shapes and variance 1."""
+    lines = np.fft.rfftfreq(2 * hop, 1 / PSG_HZ).astype(np.float64)
+    densities = np.atleast_2d(shapes(lines))
+    templates = densities / (densities.sum(axis=1, keepdims=True) * lines[1])
+    return shaped_noise(rng, power, templates, PSG_HZ, hop, n_samples)
+
+
+def _psg_eeg(
+    rng: np.random.Generator, looks: Floats, aroused: Floats, n_samples: int
+) -> tuple[Floats, Floats]:
+    """Return C4 and C3 in uV: most of it common to both, the rest of either's own."""
+    n_seconds, n_parts = len(looks), len(PSG_EEG)
+    amplitude = looks @ np.array(list(PSG_EEG.values())).T * np.exp(rng.normal(0, 0.12, n_parts))
+    slow, fast = (np.stack([drift(rng, n_seconds, m) for _ in PSG_EEG], axis=1) for m in (600, 20))
+    amplitude *= np.exp(0.12 * slow + 0.15 * fast)
+    part = dict(zip(PSG_EEG, amplitude.T, strict=True))  # views: what follows changes amplitude
+    part["alpha"] += 7 * aroused
+    part["fast"] += 2 * aroused
+    part["slow"] *= 1 - 0.8 * aroused
+    power = np.append(amplitude, amplitude[-1:], axis=0) ** 2
+    common = _noise(rng, 0.85 * power, _eeg_shapes, n_samples).astype(np.float64)
+    spindle_hz = rng.normal(13.2, 0.4)
+    calm = looks * (1 - aroused[:, None])
+    for begin in _moments(rng, calm, SPINDLES):
+        time = np.arange(0, rng.uniform(0.5, 1.4), 1 / PSG_HZ)
+        wave = np.sin(2 * np.pi * (spindle_hz + rng.normal(0, 0.3)) * time + rng.uniform(0, 6))
+        _add(common, begin, rng.uniform(12, 28) * wave * np.sin(np.pi * time / time[-1]))
+    time = np.arange(0, 1.1, 1 / PSG_HZ)
+    k_complex = 0.6 * peak(time, 0.62, 0.16) - 0.7 * peak(time, 0.3, 0.09)
+    for begin in _moments(rng, calm, K_COMPLEXES):
+        _add(common, begin, rng.uniform(60, 130) * k_complex)
+    c4, c3 = (common + _noise(rng, 0.15 * power, _eeg_shapes, n_samples) for _ in range(2))
+    return c4, c3
+
+
+def _add(values: Floats, begin: float, wave: Floats) -> None:
+    """Add a wave at a time in seconds; what passes the end is lost."""
+    first = int(begin * PSG_HZ)
+    target = values[first : first + len(wave)]
+    target += wave[: len(target)]
+
+
+def _eyes(rng: np.random.Generator, looks: Floats, n_samples: int) -> Floats:
+    """Return the movement of the eyes in uV at the left eye: rolling and saccades."""
+    amplitude = looks @ np.array(ROLLING_EYES)
+    power = np.append(amplitude, amplitude[-1])[:: round(ROLL_HOP / PSG_HZ), None] ** 2
+    rolling = _noise(rng, power, lambda lines: peak(lines, 0.35, 0.12), n_samples, ROLL_HOP)
+    eyes = rolling.astype(np.float64)
+    fall = np.exp(-np.arange(0, 2.5, 1 / PSG_HZ))  # an amplifier that blocks direct current
+    for begin in _moments(rng, looks, SACCADES):
+        gaps = rng.uniform(0.2, 0.9, rng.integers(1, 6))
+        for later in np.cumsum(gaps) - gaps[0]:
+            _add(eyes, begin + later, rng.uniform(30, 130) * rng.choice([-1, 1]) * fall)
+    return eyes
+
+
+def _chin(rng: np.random.Generator, looks: Floats, aroused: Floats, n_samples: int) -> Floats:
+    amplitude = looks @ np.array(CHIN) * np.exp(rng.normal(0, 0.12) + 0.25 * drift(rng, len(looks), 30))
+    amplitude *= 1 + 1.5 * aroused
+    power = np.append(amplitude, amplitude[-1])[:, None] ** 2
+    tone = _noise(rng, power, lambda lines: 1 / (1 + (12 / np.maximum(lines, 1e-3)) ** 4), n_samples)
+    return tone + rng.normal(0, 0.6, n_samples)
+
+
+def _disturb_psg(rng: np.random.Generator, event: SignalEvent, channels: dict[str, Floats]) -> None:
+    """Put an artefact into a channel; a movement is seen in all of them."""
+    target = channels[event.channel]
+    samples = event.samples(PSG_HZ, len(target))
+    if event.kind == "sensor loss":
+        target[samples] = 0.0
+        return
+    n = samples.stop - samples.start
+    fade = np.sin(np.pi * (np.arange(n) + 0.5) / max(n, 1))
+    for values in channels.values():
+        turn = 2 * np.pi * rng.uniform(0.5, 2) * np.arange(n) / PSG_HZ + rng.uniform(0, 6)
+        values[samples] += rng.uniform(80, 250) * np.sin(turn) * fade + 20 * rng.standard_normal(n) * fade
