@@ -279,6 +279,13 @@ def epoch_seconds(value: object) -> float:
     return number(value, "epoch_seconds", low=0.001, high=86_400)
 
 
+def moment(value: object, where: str) -> datetime:
+    """Return a date and time."""
+    if not isinstance(value, datetime):
+        raise InputError(f"{where} is {shown(value)}, expected a time such as 2024-05-01T22:30:00.")
+    return value
+
+
 def start(value: object) -> None:
     """Check the start of a recording: a datetime or None."""
     if value is not None and not isinstance(value, datetime):

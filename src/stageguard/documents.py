@@ -10,8 +10,8 @@ values back.
         window_epochs: Annotated[int, Range(2, 60)] = 5
         method: Literal["greedy", "exact"] = "exact"
 
-Fields may be numbers, text, flags, literals, tuples, mappings from text, other such dataclasses, `Any` for
-plain TOML values, and unions of these with None. What several fields must fulfil together is checked by
+Fields may be numbers, text, flags, times, literals, tuples, mappings from text, other such dataclasses, `Any`
+for plain TOML values, and unions of these with None. What several fields must fulfil together is checked by
 the class in ``__post_init__`` with an InputError. A class whose document is not a table of its fields has two
 methods: ``read_document(value, where)``, a class method, and ``to_document()``. Tuples and mappings marked
 `ByName` are tables with a value for each name of a list, such as the stages, that the document itself gives.
@@ -24,6 +24,7 @@ import json
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from datetime import datetime
 from functools import lru_cache, partial
 from math import inf
 from numbers import Integral, Real
@@ -42,6 +43,8 @@ _CHECKS: Mapping[Any, Callable[[object, str], Any]] = {
     int: checks.count,
     str: checks.text,
     bool: checks.flag,
+    datetime: checks.moment,
+    object: lambda value, where: value,  # what is compared as a whole
 }
 
 

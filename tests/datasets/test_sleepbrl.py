@@ -316,7 +316,7 @@ def test_channels_of_an_edf_are_mapped_by_label(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x = ", ("recordings.toml: is no TOML",)),
+        ("x = ", ("recordings.toml: not valid TOML",)),
         ("epoch_second = 3", ("'epoch_second'", "'epoch_seconds'")),
         ("scheme = 'wnr3'", ("lists no recording",)),
         ("[[recordings]]\nfile = 'a.npz'", (1, "has no subject")),
@@ -326,7 +326,7 @@ def test_channels_of_an_edf_are_mapped_by_label(tmp_path):
         ),
         (
             "[[recordings]]\nfile = 'a.npz'\nsubject = 'A'\nchannels = {radar_i = 3}",
-            ("channel radar_i is 3",),
+            ("channels.radar_i is 3",),
         ),
         (
             "[[recordings]]\nfile='a.npz'\nsubject='A'\nid='x'\n[[recordings]]\nfile='b.npz'\nsubject='B'\nid='x'",

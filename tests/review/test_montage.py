@@ -87,7 +87,7 @@ LANE = {"plus": "C4"}
         ({"montage": [{"name": "A", "channels": [LANE] * 33}]}, ("33 channels",)),
         ({"montage": [{"name": "A", "channels": [LANE]}] * 2}, ("twice",)),
         ({"montage": [{"name": "A", "channels": [LANE | {"minus": "C4"}]}]}, ("minus", "another")),
-        ({"montage": [{"name": "A", "channels": [LANE | {"low_pass_hz": 0}]}]}, ("low_pass_hz", "0")),
+        ({"montage": [{"name": "A", "channels": [LANE | {"low_pass_hz": 0}]}]}, ("low_pass_hz", "0.0")),
         ({"montage": [{"name": "A", "channels": [LANE | {"colour": "red"}]}]}, ("colour", "red")),
         ({"montage": [{"name": "A", "channels": [LANE | {"gain": 2}]}]}, ("gain",)),
         ({"view": {"seconds": -1}}, ("seconds",)),

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-import tomllib
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from stageguard import checks, schema
+from stageguard import checks
 from stageguard.datasets import Entry
 from stageguard.datasets.samples import (
     dataset_error,
@@ -23,8 +22,9 @@ from stageguard.datasets.samples import (
     hdf5_samples,
     spool_samples,
 )
+from stageguard.documents import EpochSeconds, Positive, Range, Text, read_fields, read_toml
 from stageguard.errors import FileFormatError, InputError, did_you_mean
-from stageguard.files import is_synthetic, local_file, read_text
+from stageguard.files import is_synthetic, local_file
 from stageguard.formats.hdf5 import MOST_BYTES, values_of
 from stageguard.formats.hypnogram import UNSCORED_WORDS
 from stageguard.formats.read import read_hypnogram
@@ -33,7 +33,6 @@ from stageguard.formats.recordings.raw import Array, map_samples, scale_samples
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Samples, Series, Signal
 from stageguard.night.stages import AASM5, WNR3, WS2, StageScheme, as_scheme, canonical_name
-from stageguard.schema import parse_toml
 from stageguard.units import scale_to
 
 SUFFIXES = (".npz", ".h5", ".hdf5", ".edf")
@@ -182,7 +181,8 @@ MAPPING = "recordings.toml"
 EPOCH_SECONDS = 30.0
 
 # Standard names of arrays, used without a mapping: role -> (name, column, part); the first match counts.
-_STANDARD = {
+Part = Literal["real", "imag"]
+_STANDARD: dict[str, tuple[tuple[str, int | None, Part | None], ...]] = {
     "radar_i": (("radar_i", None, None), ("radar_iq", 0, "real")),
     "radar_q": (("radar_q", None, None), ("radar_iq", 1, "imag")),
     "radar_phase": (("radar_phase", None, None),),
@@ -211,72 +211,54 @@ def open_radar_file(path: Path) -> RadarFile:
 class ChannelSource:
     """Where a role's samples are; the file itself must contain a fact that is None."""
 
-    name: str = schema.text()
-    rate_hz: float | None = schema.number(None, positive=True)
-    unit: str | None = schema.text(None, empty=True)
-    column: int | None = schema.declare(None, partial(checks.whole, low=0))
-    part: str | None = schema.declare(None, partial(checks.choice, options=("real", "imag")))
+    name: Text
+    rate_hz: Positive | None = None
+    unit: str | None = None
+    column: Annotated[int, Range(low=0)] | None = None
+    part: Part | None = None
+
+    @classmethod
+    def read_document(cls, value: object, where: str) -> ChannelSource:
+        """Return a channel from its table; a text stands for a channel with that name."""
+        return cls(value) if isinstance(value, str) else read_fields(cls, value, where)
 
 
-def _channels(value: object, where: str) -> dict[str, ChannelSource]:
-    """Return channels by role; a text stands for a channel with that name."""
-    return {
-        role: ChannelSource(channel)
-        if isinstance(channel, str)
-        else schema.read_table(ChannelSource, channel, at)
-        for role, channel in checks.mapping(value, where).items()
-        for at in (f"channel {role}",)
-    }
+@dataclass(frozen=True, slots=True)
+class ScoringArray:
+    """A scoring that is an array in the recording's file."""
+
+    name: Text
 
 
-def _start(value: object, where: str) -> datetime:
-    if not isinstance(value, datetime):
-        raise InputError(f"{where} is {value!r}, expected a time such as 2024-05-01T22:30:00.")
-    return value
-
-
-def _scoring_source(value: object, where: str) -> str | Mapping[str, Any]:
-    """Return the path of a file, or the table that names an array."""
-    return value if isinstance(value, str) else checks.mapping(value, where, ("name",))
-
-
-def _stage_names(value: object, where: str) -> dict[str, str]:
-    return {str(code): str(name) for code, name in checks.mapping(value, where).items()}
-
-
-def _seconds(value: object, where: str) -> float:
-    return checks.epoch_seconds(value)
+def _scheme(value: object, where: str) -> StageScheme:
+    return as_scheme(checks.text(value, where))
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingTable:
     """A table [[recordings]] of a mapping file; it inherits missing keys from the top of the file."""
 
-    file: str = schema.text()
-    subject: str | None = schema.text(None)
-    id: str | None = schema.text(None)
-    scoring: str | Mapping[str, str] | None = schema.declare(None, _scoring_source)
-    start: datetime | None = schema.declare(None, _start)
-    channels: Mapping[str, ChannelSource] | None = schema.declare(None, _channels)
-    stages: Mapping[str, str] | None = schema.declare(None, _stage_names)
-    covariates: Mapping[str, Any] | None = schema.declare(None, checks.mapping)
-    epoch_seconds: float | None = schema.declare(None, _seconds)
+    file: Text
+    subject: Text | None = None
+    id: Text | None = None
+    scoring: str | ScoringArray | None = None
+    start: datetime | None = None
+    channels: Mapping[str, ChannelSource] | None = None
+    stages: Mapping[str, str] | None = None
+    covariates: Mapping[str, Any] | None = None
+    epoch_seconds: EpochSeconds | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MappingFile:
     """A mapping file."""
 
-    recordings: tuple[RecordingTable, ...] = schema.declare(
-        (), partial(checks.items, check=partial(schema.read_table, RecordingTable))
-    )
-    epoch_seconds: float | None = schema.declare(None, _seconds)
-    scheme: StageScheme | None = schema.declare(
-        None, lambda value, where: as_scheme(checks.text(value, where))
-    )
-    channels: Mapping[str, ChannelSource] | None = schema.declare(None, _channels)
-    stages: Mapping[str, str] | None = schema.declare(None, _stage_names)
-    covariates: Mapping[str, Any] | None = schema.declare(None, checks.mapping)
+    recordings: tuple[RecordingTable, ...] = ()
+    epoch_seconds: EpochSeconds | None = None
+    scheme: Annotated[Any, _scheme] = None
+    channels: Mapping[str, ChannelSource] | None = None
+    stages: Mapping[str, str] | None = None
+    covariates: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,8 +355,7 @@ def _standard_channels(file: RadarFile) -> dict[str, ChannelSource]:
     present = set(file.names())
     channels = {}
     for role, known in _STANDARD.items():
-        name, column, part = next((each for each in known if each[0] in present), ("", None, None))
-        if name:
+        for name, column, part in [each for each in known if each[0] in present][:1]:
             is_matrix = len(file.shape(name)) > 1
             channels[role] = ChannelSource(name, column=column if is_matrix else None, part=part)
     return channels
@@ -439,7 +420,7 @@ def _scoring(file: RadarFile, mapped: Mapped, epoch_seconds: float) -> Hypnogram
                 "from its start. Cut the recording, or correct the times.",
             )
         return replace(night, scorer="expert", assumed=())
-    name = table.scoring["name"] if isinstance(table.scoring, Mapping) else "stages"
+    name = table.scoring.name if isinstance(table.scoring, ScoringArray) else "stages"
     codes = file.small(name)
     if codes is None:
         if table.scoring is not None:
@@ -475,9 +456,7 @@ def _stage(path: Path, code: Any, stages: Mapping[str, str]) -> str | None:
 
 def _parse(path: Path, folder: Path) -> Iterator[Mapped]:
     try:
-        document = schema.read_table(MappingFile, parse_toml(read_text(path)))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise dataset_error(path, f"is no TOML ({error}).") from None
+        document = read_fields(MappingFile, read_toml(path, "a list of recordings"))
     except InputError as error:
         raise dataset_error(path, str(error)) from None
     if not document.recordings:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 import threading
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from stageguard import checks, schema
+from stageguard import checks, documents
+from stageguard.documents import Range
 from stageguard.errors import InputError, OutputError
 from stageguard.files import file_error, read_file, write_text_atomic
 
@@ -38,8 +38,8 @@ def _colour(value: object, where: str) -> str:
     return colour.lower()
 
 
-def _hertz() -> Any:
-    return schema.declare(None, partial(checks.number, low=0.01, high=10_000.0))
+Name = Annotated[str, _name]
+Hertz = Annotated[float, Range(0.01, 10_000)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,14 @@ class Filters:
 class Lane:
     """A channel, or the difference of two, and how it is shown."""
 
-    plus: str = schema.declare(schema.REQUIRED, _name)
-    minus: str | None = schema.declare(None, _name)
-    label: str | None = schema.declare(None, _name)
-    high_pass_hz: float | None = _hertz()
-    low_pass_hz: float | None = _hertz()
-    notch_hz: float | None = _hertz()
-    scale_uv: float | None = schema.declare(None, partial(checks.number, low=0.1, high=1e6))  # to the edge
-    colour: str | None = schema.declare(None, _colour)
+    plus: Name
+    minus: Name | None = None
+    label: Name | None = None
+    high_pass_hz: Hertz | None = None
+    low_pass_hz: Hertz | None = None
+    notch_hz: Hertz | None = None
+    scale_uv: Annotated[float, Range(0.1, 1e6)] | None = None  # to the edge
+    colour: Annotated[str, _colour] | None = None
 
     def __post_init__(self) -> None:
         """Refuse a difference of a channel with itself, and filters that leave nothing."""
@@ -83,17 +83,12 @@ class Lane:
         return Filters(self.high_pass_hz, self.low_pass_hz, self.notch_hz)
 
 
-def _tables(of: type) -> schema.Check:
-    """Return a check of a list of tables."""
-    return partial(checks.items, check=lambda value, where: schema.read_table(of, value, where))
-
-
 @dataclass(frozen=True, slots=True)
 class Montage:
     """Lanes from top to bottom."""
 
-    name: str = schema.declare(schema.REQUIRED, _name)
-    channels: tuple[Lane, ...] = schema.declare(schema.REQUIRED, _tables(Lane))
+    name: Name
+    channels: tuple[Lane, ...]
 
     def __post_init__(self) -> None:
         """Refuse a montage without lanes, or with more than a screen shows."""
@@ -108,17 +103,17 @@ class Montage:
 class View:
     """How signals are first shown."""
 
-    seconds: float | None = schema.declare(None, partial(checks.number, low=1.0, high=3600.0))
-    negative_up: bool = schema.flag(default=True)
-    guides: bool = schema.flag(default=True)
+    seconds: Annotated[float, Range(1, 3600)] | None = None
+    negative_up: bool = True
+    guides: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Laboratory:
     """The montages of a laboratory, the first of which is shown first."""
 
-    montage: tuple[Montage, ...] = schema.declare((), _tables(Montage))
-    view: View = schema.table(View)
+    montage: tuple[Montage, ...] = ()
+    view: View = field(default_factory=View)
 
     def __post_init__(self) -> None:
         """Refuse montages of the same name, and too many."""
@@ -132,14 +127,12 @@ class Laboratory:
     @classmethod
     def from_dict(cls, document: object) -> Laboratory:
         """Return the montages of a document; whatever is wrong with it is an `InputError`."""
-        return schema.read_table(cls, document)
+        return documents.read_fields(cls, document)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document, without values that are defaults."""
-        table = {"montage": schema.plain_table(self.montage, defaults=False)}
-        if self.view != View():
-            table["view"] = schema.plain_table(self.view, defaults=False)
-        return table
+        table: dict[str, Any] = documents.plain(self)
+        return {"montage": []} | table
 
 
 class MontageFile:
@@ -171,13 +164,13 @@ class MontageFile:
                     f"{self.path.name} was changed by another program since it was read: it is not replaced. "
                     "Start the review again to see its montages."
                 )
-            write_text_atomic(self.path, schema.toml_text(laboratory.to_dict()), overwrite=True)
+            write_text_atomic(self.path, documents.toml_text(laboratory.to_dict()), overwrite=True)
             self._content, self.laboratory = self._read(), laboratory
 
 
 def read_montages(path: Path) -> Laboratory:
     """Read a file of montages; an error names the file and the key."""
-    document = schema.read_toml(path, "montages")
+    document = documents.read_toml(path, "montages")
     try:
         return Laboratory.from_dict(document)
     except InputError as error:

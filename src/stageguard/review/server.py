@@ -9,9 +9,11 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
+from stageguard.documents import read_fields
 from stageguard.errors import InputError, OutputError, StageGuardError, error_message
 from stageguard.extras import library
 from stageguard.files import parse_json, read_file
@@ -28,7 +30,6 @@ from stageguard.review.review import (
     UnknownIndexError,
 )
 from stageguard.runner.stopping import STOPS
-from stageguard.schema import plain_table, read_table
 
 Answer = tuple[int, Any]
 
@@ -76,7 +77,7 @@ class Routes:
         return 200, {
             "channels": signals.channels,
             "own": Laboratory(signals.montages).to_dict()["montage"],
-            "laboratory": file.laboratory.to_dict() | {"view": plain_table(file.laboratory.view)},
+            "laboratory": file.laboratory.to_dict() | {"view": asdict(file.laboratory.view)},
             "file": str(file.path),
         }
 
@@ -161,7 +162,7 @@ def _parse_lane(text: str) -> Lane:
         content = parse_json(text.encode())
     except (ValueError, RecursionError):
         raise InputError(f"lane is {text!r:.60}, expected a channel of a montage as a JSON object.") from None
-    return read_table(Lane, content, "lane")
+    return read_fields(Lane, content, "lane")
 
 
 def _parse_count(text: str | None, name: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -28,7 +28,6 @@ from stageguard.runner.decode_files import DecodeTask, decode_task
 from stageguard.runner.decode_one import DecodeOptions, decode_file
 from stageguard.runner.manifest import DecodedFile
 from stageguard.runner.staging_record import DENSITY_SUFFIX, RECORD_SUFFIX, StagingRecord, read_record
-from stageguard.schema import plain_table
 from stageguard.signals.features import Features
 from stageguard.version import __version__
 
@@ -138,7 +137,8 @@ def stage_task(task: StageTask) -> DecodedFile:
         )
         text = table_text(Outgoing(None, staging.density))
         record = _record_of(staging, request, text)
-        record_text = json.dumps(plain_table(record), indent=1) + "\n"
+        content = {item.name: getattr(record, item.name) for item in fields(record)}
+        record_text = json.dumps(content, indent=1) + "\n"
         contents = {densities: text, task.beside(RECORD_SUFFIX): record_text}
         write_together(contents, overwrite=task.overwrite, make_folders=True)
     quality = None if record.quality is None else np.array(record.quality)
