@@ -262,10 +262,16 @@ def test_targets_are_set_on_the_page_and_the_page_says_when_to_stop(scorer, tmp_
         page.wait_for_selector(".aims .stop:has-text('after 1 look')")
         assert scorer.epoch != first
         page.click("#tab-targets")
-        page.fill("#target-sol", "-3")
-        review = server.session.review(0)  # in another tab, somebody decides an epoch meanwhile
-        elsewhere = review.act({"do": "set", "first": 0, "last": 0, "stage": 0}, review.now.state.revision)
-        scorer.at_revision(elsewhere.state.revision)
+        review = server.session.review(0)  # in another tab, somebody decides epochs meanwhile
+
+        def decide_elsewhere(epoch: int) -> None:
+            action = {"do": "set", "first": epoch, "last": epoch, "stage": 0}
+            scorer.at_revision(review.act(action, review.now.state.revision).state.revision)
+
+        page.press("#target-sol", "Control+a")
+        decide_elsewhere(0)
+        page.keyboard.insert_text("-3")  # what is selected is replaced
+        decide_elsewhere(1)
         assert page.input_value("#target-sol") == "-3"  # what is being typed stays
         page.press("#target-sol", "Enter")
         page.wait_for_selector("#notice:has-text('above 0')")

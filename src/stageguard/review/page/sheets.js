@@ -43,6 +43,8 @@ export class Sheets {
       make("div", { id: `sheet-${id}`, role: "tabpanel", "aria-labelledby": `tab-${id}`, tabIndex: 0 }));
     byId("tabs").append(...this.tabs);
     byId("sheets").append(...this.sheets);
+    byId("sheets").addEventListener("pointerdown", () => { this.held = true; }); // a button replaced meanwhile would lose the click
+    for (const ends of ["pointerup", "pointercancel"]) addEventListener(ends, () => this.release());
     this.show("queue");
   }
 
@@ -54,6 +56,12 @@ export class Sheets {
       this.tabs[index].hidden = !(tab.isShown?.(this.desk) ?? true);
       this.sheets[index].hidden = tab.id !== id;
     });
+    this.desk.draw(true);
+  }
+
+  release() {
+    if (!this.held) return;
+    this.held = false;
     this.desk.draw(true);
   }
 
@@ -75,13 +83,16 @@ export class Sheets {
     const index = TABS.findIndex((tab) => tab.id === this.shown);
     const needs = [this.desk.night, index, ...TABS[index].needs(this.desk)];
     if (needs.every((need, place) => need === this.needs?.[place])) return;
-    if (this.sheets[index].querySelector("[data-draft]")) return; // somebody is typing, and would lose it
+    if (this.held || this.sheets[index].querySelector("[data-draft]")) return; // somebody is clicking or typing
     this.needs = needs;
     const scroll = this.sheets[index].scrollTop;
     const focused = this.sheets[index].contains(document.activeElement) ? document.activeElement.id : "";
     this.sheets[index].replaceChildren(...TABS[index].fill(this.desk));
     this.sheets[index].scrollTop = scroll;
-    if (focused) byId(focused)?.focus({ preventScroll: true });
+    if (focused) {
+      byId(focused)?.focus({ preventScroll: true });
+      delete byId(focused)?.dataset.draft; // nobody has typed yet
+    }
     this.marked = null;
   }
 

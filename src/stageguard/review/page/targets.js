@@ -48,7 +48,7 @@ function intervalCell(row) {
 function targetRow(desk, row) {
   const input = make("input", { id: `target-${row.name}`, type: "number", min: "0", step: "any", value: row.target ?? "" });
   input.setAttribute("aria-label", `Target for ${row.title}${row.unit ? `, in ${row.unit}` : ""}`);
-  input.addEventListener("input", () => { input.dataset.draft = "true"; }); // the sheet waits until it is finished
+  for (const begins of ["focus", "input"]) input.addEventListener(begins, () => { input.dataset.draft = "true"; }); // the sheet waits
   input.addEventListener("change", () => {
     delete input.dataset.draft;
     changeTarget(desk, row.name, input.value);
