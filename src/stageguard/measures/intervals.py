@@ -19,10 +19,10 @@ import numpy as np
 
 from stageguard import checks
 from stageguard.arrays import DAY_SECONDS, NAN
-from stageguard.errors import InputError, did_you_mean, warn
+from stageguard.errors import InputError, warn
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.posterior import path_marginals, sample_like
-from stageguard.measures.bouts import ScoredNight
+from stageguard.measures.bouts import ScoredNight, hypnogram_of
 from stageguard.measures.grade import TABLE_EPOCH_SECONDS, expert_errors
 from stageguard.measures.statistics import (
     AASM,
@@ -45,13 +45,9 @@ Ends = tuple[float, float, str]  # low and high end of an interval, and why ther
 
 DEFAULT_LEVEL = 0.9
 DEFAULT_DRAWS = 200
-WITHHELD = "withheld: the errors are of another cohort or stager"
+WITHHELD = "withheld: coverage was not measured on such nights"
 LEAST_COVERAGE = 0.85  # below it, 90 % intervals of nights unlike expert scoring are withheld
-# why a night has no model intervals, though its profile has rules for them
-UNLIKE_COHORT = "withheld: coverage was not measured on such people"
-UNLIKE_EXPERTS = "withheld: the night does not look like expert scoring"
-UNLIKE_SHARES = "withheld: the stager's stage shares are outside the range of experts"  # of all its nights
-SHARES_OUTSIDE = ("repaired", "unsure")  # what `tune` says of such shares
+SHARES_OUTSIDE = ("repaired", "unsure")  # what `tune` says of stage shares outside the range of experts
 OF_GOOD_STAGERS = (
     "No stager is named: coverage is that of good stagers. Do not report intervals of a stager that was "
     "trained on other people or signals."
@@ -84,11 +80,7 @@ class Intervals(ComparedByValue, Mapping[str, Interval]):
 
     def __getitem__(self, name: str) -> Interval:
         """Return the interval of one statistic."""
-        try:
-            return self.by_statistic[name]
-        except KeyError:
-            hint = did_you_mean(str(name), self.by_statistic)
-            raise KeyError(f"no interval of {name!r}, expected one of {', '.join(self)}.{hint}") from None
+        return self.by_statistic[name]
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the statistics' names."""
@@ -101,28 +93,14 @@ class Intervals(ComparedByValue, Mapping[str, Interval]):
     @property
     def is_measured(self) -> bool:
         """Whether their coverage was measured on scored nights."""
-        return not math.isnan(self.level) and any(
-            not math.isnan(interval.measured_coverage) for interval in self.values()
-        )
+        shares = [interval.measured_coverage for interval in self.values()]
+        return not math.isnan(self.level) and not all(map(math.isnan, shares))
 
     def __repr__(self) -> str:
-        """Return an overview; `str` has the numbers."""
+        """Return an overview."""
         level = "" if math.isnan(self.level) else f", {self.level:.0%}"
         level += f" from {self.n_nights} nights" if self.n_nights else ""
         return f"<Intervals of {len(self)} statistics, {self.method}{level}>"
-
-    def __str__(self) -> str:
-        """Return one line per statistic, with the coverage if it was measured."""
-        coverage = f"{self.level:.0%} " if self.is_measured else ""
-        doubt = "posterior draws" if self.kind else "the stager's own doubt: they promise no coverage"
-        meaning = doubt if self.method == "model" else "errors on scored nights"
-        lines = [f"{coverage}{self.method} intervals ({meaning})"]
-        for name, interval in self.items():
-            shown = f"{interval.low:.1f} to {interval.high:.1f}" if not interval.reason else interval.reason
-            share = interval.measured_coverage
-            covered = "" if math.isnan(share) else f"  (covered {share:.0%})"
-            lines.append(f"{name:<24} {interval.value:>8.1f}  {shown}{covered}")
-        return "\n".join(lines)
 
 
 def intervals(
@@ -142,13 +120,9 @@ def intervals(
     Parameters
     ----------
     decoding : Decoding
-        A decoded night. Conformal intervals need a profile that `stageguard.fit` made from scored nights.
-        They are withheld, with a warning, if the night is of another cohort or stager than the profile's, or
-        if its cohort is not named. Model intervals of a profile with `posterior` rules are withheld, each
-        with its reason, if `tune`
-        found the stager's stage shares outside the range of experts, if the night is of a cohort that the
-        profile cautions against, or if it does not look like expert scoring and such nights were covered in
-        less than 85 %.
+        A decoded night. Conformal intervals need a profile that `stageguard.fit` made from scored nights;
+        they are withheld, with a warning, unless the night is of the profile's cohort and stager. Model
+        intervals of a profile with `posterior` rules are withheld as `why_withheld` says.
     method : "conformal" or "model", optional
         From errors on scored nights, or from draws of the posterior. Default: conformal if the profile holds
         errors on scored nights, else model.
@@ -191,34 +165,33 @@ def intervals(
     shortest = usual if min_first_rem_seconds is None else min_first_rem_seconds
     options = StatisticsOptions(convention, lights_off, lights_on, shortest)
     statistics = options.measure(decoding)
+    values, tib = reported(statistics), statistics.tib_minutes
     if method == "conformal":
         kind, promised, n_nights = "", level, int(profile.intervals.get("n_nights", 0))
-        ends, covered = _conformal(decoding, statistics, level), _measured(decoding, "coverage", level)
+        ends = _conformal(decoding, statistics, values, level)
+        covered = _measured(decoding, "coverage", level)
     else:
-        rules, reason = profile.posterior, why_withheld(decoding)
-        kind = "" if rules is None else kind_of(decoding)
+        kind, n_nights = "" if profile.posterior is None else kind_of(decoding), 0
         # draws at the strength of the path know the stager's doubt, not its bias: they promise no coverage
-        promised, n_nights = level if kind else NAN, 0
-        covered = {} if reason else _measured(decoding, "model_coverage", level)
-        if not reason and not covered and rules is not None and math.isclose(level, DEFAULT_LEVEL):
-            covered = (rules.coverage or {}).get(kind, {})
-        if reason:
-            ends = dict.fromkeys(reported(statistics), (NAN, NAN, reason))
-        else:
+        promised = level if kind else NAN
+        ends, covered = dict.fromkeys(values, (NAN, NAN, WITHHELD)), {}
+        if not why_withheld(decoding):
             draws = [reported(options.measure(draw)) for draw in _draws(decoding, n, seed)]
-            ends = _model(draws, level, statistics.tib_minutes if kind else NAN)
-            if rules is not None:
-                low, high, why = ends["sol_minutes"]
-                ends["sol_minutes"] = low / rules.sol_factor, high * rules.sol_factor, why
-    if convention != "aasm" or lights_off is not None or lights_on is not None:
+            ends = _model(draws, level, tib if kind else NAN)
+            covered = _measured(decoding, "model_coverage", level)
+            if (rules := profile.posterior) is not None:
+                low, high, reason = ends["sol_minutes"]
+                ends["sol_minutes"] = low / rules.sol_factor, high * rules.sol_factor, reason
+                if not covered and math.isclose(level, DEFAULT_LEVEL):
+                    covered = (rules.coverage or {}).get(kind, {})
+    if options.lights != (None, None) or convention != "aasm":
         covered = {}  # coverage was measured for statistics with the default options
     elif shortest != usual:
         covered = {name: share for name, share in covered.items() if name != "rem_latency_bout_minutes"}
     # no statistic can exceed the night, and no count its epochs
-    tib = statistics.tib_minutes
     highest = {"min": tib, "%": 100.0, "": tib * 60 / statistics.epoch_seconds}
     by_statistic = {}
-    for name, value in reported(statistics).items():
+    for name, value in values.items():
         (low, high, reason), unit = ends[name], unit_of(name)
         if not reason:
             low, high = (min(max(end, 0.0), highest[unit]) for end in (low, high))
@@ -250,25 +223,16 @@ def shortest_first_rem(profile: Profile) -> float:
     return float(profile.intervals.get("min_first_rem_seconds", FIRST_REM_SECONDS))
 
 
-def errors(
-    experts: Sequence[Hypnogram],
-    outputs: Sequence[ScoredNight],
-    *,
-    min_first_rem_seconds: float = FIRST_REM_SECONDS,
-) -> dict[str, list[float]]:
+def errors(experts: Sequence[Hypnogram], outputs: Sequence[ScoredNight]) -> dict[str, list[float]]:
     """Return expert minus output, by statistic and night; NaN if either does not exist.
 
     Either night is measured as it is, whatever the other one leaves unscored, as the output of a new night
     will be. The outputs must not have been fitted on these experts: leave subjects out in turn.
     """
     rows = []
-    for expert, output in zip(experts, outputs, strict=True):
-        night = output if isinstance(output, Hypnogram) else output.hypnogram
-        matched = on_epochs_of(night, expert).merge(night.scheme)
-        truth, measured = (
-            reported(sleep_statistics(scored, min_first_rem_seconds=min_first_rem_seconds))
-            for scored in (matched, output)
-        )
+    for expert, output in zip(experts, map(hypnogram_of, outputs), strict=True):
+        matched = on_epochs_of(output, expert).merge(output.scheme)
+        truth, measured = (reported(sleep_statistics(scored)) for scored in (matched, output))
         rows.append({name: truth[name] - measured[name] for name in truth})
     return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
 
@@ -305,30 +269,18 @@ def fewest_nights(level: float) -> int:
 
 
 def coverage(errors: Sequence[float], groups: Sequence[str], level: float = DEFAULT_LEVEL) -> tuple[int, int]:
-    """Count nights that the other groups' errors would have covered, of those that can be judged.
-
-    Groups are subjects: a night is judged by errors on other people.
-    """
+    """Count nights that the errors on other people would have covered, of those that can be judged."""
     n_covered = n_judged = 0
     values, owners = np.asarray(errors, dtype=float), np.asarray(groups)
     for group in dict.fromkeys(groups):
         # errors of the same person are alike, and would cover too well
         others = owners != group
         width = half_width(by_person(values[others].tolist(), owners[others].tolist()), level)
-        for value in values[owners == group]:
-            if not math.isnan(value) and math.isfinite(width):
-                n_judged += 1
-                n_covered += bool(abs(value) <= width + 1e-9)
+        own = np.abs(values[owners == group])
+        if math.isfinite(width):
+            n_judged += int(np.count_nonzero(~np.isnan(own)))
+            n_covered += int(np.count_nonzero(own <= width + 1e-9))
     return n_covered, n_judged
-
-
-def origin_of(night: Decoding) -> str:
-    """Return in words where the profile's errors come from, and where the night does."""
-    profile = night.profile
-    named = (("stager", profile.stager, night.stager), ("cohort", profile.cohort, night.cohort))
-    own = [f"{what} {name!r}" for what, name, _ in named if name is not None]
-    given = [f"{what} {name!r}" for what, own, name in named if own is not None and name is not None]
-    return f"{' and '.join(own)}, the night is of {' and '.join(given) or 'none that is named'}"
 
 
 def kind_of(night: Decoding) -> str:
@@ -348,24 +300,24 @@ def kind_of(night: Decoding) -> str:
     return "flickering" if flickers else "good"
 
 
-def is_withheld(reason: str) -> bool:
-    """Whether there could be an interval, but not for this night."""
-    return reason in (WITHHELD, UNLIKE_COHORT, UNLIKE_EXPERTS, UNLIKE_SHARES)
-
-
 def why_withheld(night: Decoding) -> str:
-    """Return why a night gets no model intervals under a profile with `posterior` rules, else ""."""
-    profile = night.profile
+    """Return `WITHHELD` if a night gets no model intervals under a profile with `posterior` rules, else "".
+
+    So it is if `tune` found the stager's stage shares outside the range of experts, if the profile cautions
+    against the night's cohort, or if the night does not look like expert scoring and such nights were covered
+    in less than 85 %.
+    """
+    profile, cohort = night.profile, night.cohort
     if profile.posterior is None:
         return ""
-    if profile.provenance.get("shares") in SHARES_OUTSIDE and not night.is_foreign:
-        return UNLIKE_SHARES
-    is_of_profile = profile.cohort is not None and profile.is_for(profile.stager, night.cohort)
-    if night.cohort is not None and not is_of_profile and profile.caution_for(night.cohort) is not None:
-        return UNLIKE_COHORT
+    has_odd_shares = profile.provenance.get("shares") in SHARES_OUTSIDE and not night.is_foreign
+    is_of_profile = profile.cohort is not None and profile.is_for(profile.stager, cohort)
+    is_cautioned = not is_of_profile and cohort is not None and profile.caution_for(cohort) is not None
     measured = (profile.posterior.coverage or {}).get("unlike", {})
     is_covered = bool(measured) and sum(measured.values()) / len(measured) >= LEAST_COVERAGE
-    return UNLIKE_EXPERTS if not is_covered and kind_of(night) == "unlike" else ""
+    if has_odd_shares or is_cautioned or (not is_covered and kind_of(night) == "unlike"):
+        return WITHHELD
+    return ""
 
 
 def _measured(night: Decoding, key: str, level: float) -> Mapping[str, float]:
@@ -375,9 +327,11 @@ def _measured(night: Decoding, key: str, level: float) -> Mapping[str, float]:
     return dict(fitted.get(key, {})) if is_like else {}
 
 
-def _conformal(night: Decoding, statistics: SleepStatistics, level: float) -> dict[str, Ends]:
+def _conformal(
+    night: Decoding, statistics: SleepStatistics, values: Mapping[str, float], level: float
+) -> dict[str, Ends]:
     """Return the ends of each statistic by the errors on scored nights; none for another cohort or stager."""
-    profile, values = night.profile, reported(statistics)
+    profile = night.profile
     if not (errors_of := profile.intervals.get("errors")):
         raise InputError(
             f"profile {profile.name!r} holds no errors on scored nights, so there is no conformal interval. "
@@ -385,22 +339,21 @@ def _conformal(night: Decoding, statistics: SleepStatistics, level: float) -> di
         )
     # errors of one cohort covered between .37 and .997 of nights elsewhere
     if night.is_foreign:
-        words = f"conformal intervals are withheld: the errors are from {origin_of(night)}."
-        warn(f"{words} Name the stager and the cohort if they are the profile's, or use method='model'.")
+        warn(
+            f"conformal intervals are withheld: the errors are of stager {profile.stager!r} and cohort "
+            f"{profile.cohort!r}, the night is of stager {night.stager!r} and cohort {night.cohort!r}. Name "
+            "stager and cohort, or use method='model'."
+        )
         return dict.fromkeys(values, (NAN, NAN, WITHHELD))
     ends: dict[str, Ends] = {}
     for name, value in values.items():
-        past_errors = errors_of.get(name, ())
-        width = half_width(past_errors, level)
+        past = errors_of.get(name, ())
+        width, n_nights = half_width(past, level), sum(map(len, past))
         if math.isnan(value):
             ends[name] = NAN, NAN, statistics.reasons[name]
         elif math.isinf(width):
-            n_nights = sum(map(len, past_errors))
-            ends[name] = (
-                NAN,
-                NAN,
-                f"{n_nights} scored nights have it, expected {fewest_nights(level)} or more",
-            )
+            needed = f"{n_nights} scored nights have it, expected {fewest_nights(level)} or more"
+            ends[name] = NAN, NAN, needed
         else:
             ends[name] = value - width, value + width, ""
     return ends
@@ -414,14 +367,13 @@ def _model(draws: Sequence[Mapping[str, float]], level: float, never: float) -> 
     for name, whole, column in zip(draws[0], np.quantile(table, limits, axis=0).T, table.T, strict=True):
         existing = column[~np.isnan(column)]
         # a quantity absent from most draws has no typical value, only a rare one
-        if len(existing) > len(draws) // 2:
-            if len(existing) < len(draws):
-                kept = np.where(np.isnan(column), never, column) if name in _LATENCIES else existing
-                whole = np.quantile(existing if math.isnan(never) else kept, limits)
-            low, high = whole
-            ends[name] = float(low), float(high), ""
-        else:
+        if len(existing) <= len(draws) // 2:
             ends[name] = NAN, NAN, "does not exist in most draws"
+            continue
+        if len(existing) < len(draws):
+            kept = np.where(np.isnan(column), never, column) if name in _LATENCIES else existing
+            whole = np.quantile(existing if math.isnan(never) else kept, limits)
+        ends[name] = float(whole[0]), float(whole[1]), ""
     return ends
 
 

@@ -17,11 +17,11 @@ from stageguard.measures.grade import GradeCard
 from stageguard.measures.intervals import (
     DEFAULT_DRAWS,
     OF_GOOD_STAGERS,
+    WITHHELD,
     Intervals,
     Method,
     hinges_of,
     intervals,
-    origin_of,
     why_withheld,
 )
 from stageguard.measures.rare import RareEvent, rare_events
@@ -419,10 +419,8 @@ def interval_notes(decoding: Decoding, intervals: Intervals | None) -> Iterator[
     """Yield notes on the source of the intervals and their measured coverage."""
     fitted = decoding.profile.intervals
     if intervals is None:
-        if decoding.profile.posterior is not None:
-            yield f"No intervals are shown ({why_withheld(decoding)})."
-        elif fitted.get("errors"):
-            yield f"No intervals are shown: the profile knows the errors on nights of {origin_of(decoding)}."
+        if decoding.profile.posterior is not None or fitted.get("errors"):
+            yield f"No intervals are shown ({WITHHELD})."
         return
     if intervals.method == "model":
         yield model_note(intervals)

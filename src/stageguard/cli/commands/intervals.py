@@ -26,10 +26,8 @@ from stageguard.formats.outputs import table_with_codebook
 from stageguard.measures.intervals import (
     OF_GOOD_STAGERS,
     SHARES_OUTSIDE,
-    UNLIKE_SHARES,
     WITHHELD,
     default_method,
-    is_withheld,
     shortest_first_rem,
 )
 from stageguard.measures.intervals import Method as IntervalMethod
@@ -238,7 +236,7 @@ class IntervalsResult:
 
     def withheld(self) -> IntervalsResult:
         """Return the night without model intervals, for its stager's stage shares."""
-        gone: dict[str, Any] = {"low": NAN, "high": NAN, "measured_coverage": NAN, "reason": UNLIKE_SHARES}
+        gone: dict[str, Any] = {"low": NAN, "high": NAN, "measured_coverage": NAN, "reason": WITHHELD}
         rows = (replace(row, **gone) if row.kind == "model" else row for row in self.intervals)
         return replace(self, intervals=tuple(rows))
 
@@ -402,7 +400,7 @@ def _print_night(night: IntervalsResult, out: Console) -> None:
                     _number(row.high),
                     row.kind,
                     "n/a" if isnan(share) else f"{share:.0%}",
-                    "withheld" if is_withheld(row.reason) else row.reason,  # it is said why once
+                    "withheld" if row.reason == WITHHELD else row.reason,  # it is said why once
                 )
             )
     out.table(("statistic", ">value", ">low", ">high", "kind", ">covered", ""), cells)
@@ -422,10 +420,8 @@ def _meaning(nights: Sequence[IntervalsResult], request: Request) -> Iterator[st
         )
     if any(row.kind == "model" for row in rows):
         yield f"Model: {count(request.n_draws, 'draw')}, seed {request.seed}. {_model_words(rows)}"
-    for reason in dict.fromkeys(
-        row.reason for row in rows if row.kind == "model" and is_withheld(row.reason)
-    ):
-        yield f"Model intervals {reason}."
+    if any(row.kind == "model" and row.reason == WITHHELD for row in rows):
+        yield f"Model intervals {WITHHELD}."
     if any(row.kind == "model" and (row.value < row.low or row.value > row.high) for row in rows):
         yield "A value outside its model interval: decode returns the best path, and draws are typical ones."
     if any(not isnan(row.measured_coverage) for row in rows):
