@@ -53,11 +53,6 @@ def test_what_a_profile_was_fitted_from_is_fixed_too():
     assert fixed.for_nights_of(None, "theirs").transition_weight == base.streaming.flickering
 
 
-def test_without_a_weight_for_flickering_stagers_the_other_one_counts():
-    profile = sg.Profile.load("human-psg-3").replace(streaming={"transition_weight": 0.07})
-    assert profile.for_streaming(flickers=True).transition_weight == 0.07
-
-
 def test_a_rule_without_a_weight_for_streams_is_refused():
     with pytest.raises(ProfileError) as error:
         sg.Profile.load("human-psg-3").replace(streaming=None).for_streaming()
@@ -65,19 +60,3 @@ def test_a_rule_without_a_weight_for_streams_is_refused():
     with pytest.raises(InputError) as error:
         sg.Profile.load("human-psg-3").for_streaming(flickers="yes")
     refusal(error, "flickers is 'yes', expected true or false")
-
-
-@pytest.mark.parametrize(
-    ("value", "pattern"),
-    [
-        ({}, "'transition_weight' is missing in streaming"),
-        ({"transition_weight": -1}, r"streaming\.transition_weight is -1"),
-        ({"transition_weight": 0.1, "flickering": "much"}, r"streaming\.flickering is 'much'"),
-        ({"transition_weight": 0.1, "weight": 1}, "weight"),
-        (0.1, "streaming is 0.1"),
-    ],
-)
-def test_what_is_no_weight_is_refused(value, pattern):
-    with pytest.raises(ProfileError) as error:
-        sg.Profile.load("human-psg-3").replace(streaming=value)
-    refusal(error, pattern)

@@ -4,10 +4,8 @@ import copy
 
 import pytest
 
-import stageguard as sg
 from documents import FULL, MINIMAL, fields_of, profile_of
-from messages import naming
-from stageguard.errors import CohortError, InputError, ProfileError
+from stageguard.errors import CohortError, ProfileError
 from stageguard.night.stages import WNR3
 from stageguard.profile.profile import Band, Calibration, Caution, FlipFlop, Profile, RarePair
 from stageguard.profile.rules import BandRule
@@ -52,27 +50,6 @@ def test_every_key_arrives():
     assert profile.provenance["cohorts"][0]["name"] == "a"
 
 
-def test_match_rule_and_prior_exponent_go_together():
-    profile = profile_of(
-        strength={"rule": "match", "fi_target": 0.05}, prior_exponent=0.25, prior=FULL["prior"]
-    )
-    assert (profile.strength.rule, profile.strength.fi_target, profile.prior_exponent) == (
-        "match",
-        0.05,
-        0.25,
-    )
-
-
-def test_missing_transitions_are_forbidden_switches():
-    rows = {"W": {"W": 0.5, "N": 0.5}, "N": {"N": 1}, "R": {"W": 0.25, "R": 0.75}}
-    assert profile_of(transitions=rows).transitions == ((0.5, 0.5, 0.0), (0.0, 1.0, 0.0), (0.25, 0.0, 0.75))
-
-
-def test_tvr_pairs_default_to_the_rare_pairs():
-    assert profile_of(rare=[["W", "R"], ["R", "N", 0.1]]).tvr_pairs == (("W", "R"), ("R", "N"))
-    assert profile_of(rare=[["W", "R"]], tvr_pairs=[]).tvr_pairs == ()
-
-
 def test_stages_may_be_ones_own():
     rows = {"Light": {"Light": 0.5, "Up": 0.5}, "Up": {"Light": 0.5, "Up": 0.5}}
     own = {"name": "own", "epoch_seconds": 5, "stages": ["Light", "Up"], "wake": "Up", "transitions": rows}
@@ -80,13 +57,6 @@ def test_stages_may_be_ones_own():
     assert (profile.scheme.names, profile.scheme.wake_index, profile.scheme.rem) == (("Light", "Up"), 1, None)
     assert profile.to_dict()["stages"] == ["Light", "Up"]
     assert Profile.from_dict(profile.to_dict()) == profile
-
-
-def test_stages_that_are_a_standard_scheme_become_it():
-    document = {key: value for key, value in MINIMAL.items() if key != "scheme"}
-    profile = Profile.from_dict({**document, "stages": ["W", "N", "R"], "wake": "W", "rem": "R"})
-    assert profile.scheme is WNR3
-    assert profile == profile_of()
 
 
 # ---- frozen
@@ -137,12 +107,6 @@ def test_replace_keeps_transition_weight_and_strength_apart():
     assert (ruled.transition_weight, ruled.strength.rule) == (None, "match")
 
 
-def test_replace_by_none_goes_back_to_the_default():
-    profile = Profile.from_dict(FULL)
-    assert profile.replace(strength=None).transition_weight == 1.0
-    assert profile.replace(tvr_pairs=None).tvr_pairs == (("W", "R"), ("R", "N"))
-
-
 def test_replace_of_the_scheme_takes_the_stages_away():
     rows = {"W": {"W": 0.5, "x": 0.5}, "x": {"x": 1}}
     own = profile_of().replace(stages=["W", "x"], transitions=rows)
@@ -151,18 +115,6 @@ def test_replace_of_the_scheme_takes_the_stages_away():
     assert back == profile_of()
     with pytest.raises(ProfileError, match="unknown key 'N' in transitions"):
         profile_of().replace(scheme="aasm5")
-
-
-def test_pairs_given_without_a_probability_follow_the_default_one():
-    profile = profile_of(rare=[["W", "R"], ["R", "N", 0.002]]).replace(rare_probability=0.5)
-    assert profile.rare == (RarePair("W", "R", 0.5), RarePair("R", "N", 0.002))
-
-
-def test_tvr_pairs_follow_the_rare_pairs_unless_given():
-    assert profile_of(rare=[["W", "R"]]).replace(rare=[["R", "N"]]).tvr_pairs == (("R", "N"),)
-    given_too = profile_of(rare=[["W", "R"]], tvr_pairs=[["W", "R"]])
-    assert given_too.replace(rare=[]).tvr_pairs == (("W", "R"),)
-    assert Profile.from_dict(given_too.to_dict()).replace(rare=[]).tvr_pairs == (("W", "R"),)
 
 
 HELD = {"n_nights": 9, "errors": {"tst_minutes": [[1.0]] * 9}}
@@ -216,12 +168,6 @@ def test_a_base_is_a_profile_in_the_same_stages_without_a_base():
         assert word in str(caught.value)
 
 
-def test_a_strength_that_is_asked_for_is_the_bases_too():
-    profile = profile_of(cohort="x", base=MINIMAL)
-    for asked, weight in ((0.4, 0.4), ("off", 0.0)):
-        assert profile.at_strength(asked).for_nights_of(None, "y").transition_weight == weight
-
-
 @pytest.mark.parametrize("value", [1, None])
 def test_replace_refuses_unknown_keys(value):
     with pytest.raises(ProfileError) as caught:
@@ -235,34 +181,6 @@ def test_replace_refuses_unknown_keys(value):
 @pytest.mark.parametrize("cohort", ["narcolepsy", "NARCOLEPSY", " nt1 ", "NT1"])
 def test_caution_is_found_by_cohort_and_alias(cohort):
     assert Profile.from_dict(FULL).caution_for(cohort).action == "refuse"
-
-
-@pytest.mark.parametrize("cohort", ["narco", "", "  ", "adults", "sudden REM"])
-def test_other_cohorts_are_not_cautioned(cohort):
-    assert Profile.from_dict(FULL).caution_for(cohort) is None
-
-
-def test_hyphens_underscores_and_spaces_do_not_matter():
-    profile = profile_of(not_for=[{"cohort": "REM sleep-behaviour", "reason": "no"}])
-    assert profile.caution_for("rem_sleep behaviour").reason == "no"
-
-
-def test_refusal_comes_before_a_warning():
-    cautions = [
-        {"cohort": "a", "reason": "1"},
-        {"cohort": "b", "aliases": ["a"], "action": "refuse", "reason": "2"},
-    ]
-    assert profile_of(not_for=cautions).caution_for("a").reason == "2"
-
-
-def test_cohort_is_text():
-    with pytest.raises(InputError, match=naming("cohort", 3, "quotes")):
-        profile_of().caution_for(3)
-
-
-def test_automaton_is_compiled_for_this_profile():
-    automaton = sg.compile_automaton(profile_of(min_bout_seconds={"R": 90}), epoch_seconds=30)
-    assert automaton.n_states > sg.compile_automaton(profile_of()).n_states
 
 
 COHORTS = [
@@ -281,19 +199,6 @@ def test_cohort_is_matched_by_its_words(said, meant):
     assert caution == profile.caution_for(meant)
 
 
-@pytest.mark.parametrize("said", ["healthy adults", "chess players", "older men"])
-def test_cohort_without_a_caution_has_none(said):
-    assert Profile.load("human-psg-5").caution_for(said) is None
-
-
 def test_misspelt_cohort_is_refused_with_the_name():
     with pytest.raises(CohortError, match=r"'narcolpesy' is unknown .* Did you mean 'narcolepsy'\?"):
         Profile.load("human-psg-5").caution_for("narcolpesy")
-
-
-def test_nesting_too_deep_is_one_line():
-    deep = {}
-    for _ in range(5000):
-        deep = {"a": deep}
-    with pytest.raises(ProfileError, match="nested too deeply"):
-        Profile.from_dict({**MINIMAL, "provenance": deep})

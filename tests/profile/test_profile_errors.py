@@ -41,13 +41,6 @@ def complaint(path, value, base=MINIMAL):
     return message
 
 
-@pytest.mark.parametrize("document", [None, 3, "name", ["name"]])
-def test_what_is_no_mapping_is_no_profile(document):
-    with pytest.raises(ProfileError) as caught:
-        Profile.from_dict(document)
-    assert str(caught.value) == f"a profile is {document!r}, {TABLE}"
-
-
 @pytest.mark.parametrize(
     "path",
     [
@@ -186,24 +179,10 @@ def test_wrong_values_are_named_with_their_place(path, value, parts):
     assert mentions(complaint(path, value, base), *parts)
 
 
-def test_rules_contradict_parameters_of_others_and_a_prior():
-    other = {"rule": "match", "fi_target": 0.05, "cap": 2}
-    assert complaint("strength", other).startswith("unknown key 'cap' in strength.")
-    assert mentions(
-        complaint("prior_exponent", 0.5, {**FULL, "prior": FULL["prior"]}), "prior_exponent", "strength.rule"
-    )
-
-
 @pytest.mark.parametrize("deviation", [9e-4, -9e-4])
 def test_sums_may_miss_1_by_rounding(deviation):
     row = {"W": 0.5, "N": 0.5 + deviation}
     assert Profile.from_dict({**MINIMAL, "transitions": {**MINIMAL["transitions"], "N": row}})
-
-
-def test_duration_table_needs_a_way_out_of_its_stage():
-    document = {**MINIMAL, "transitions": {**MINIMAL["transitions"], "R": {"R": 1}}}
-    expected = "durations.R says how bouts end, but transitions.R has no way out of it."
-    assert complaint("durations.R", [0.5], document) == expected
 
 
 @pytest.mark.parametrize("key", ["shares", "own"])

@@ -14,7 +14,6 @@ from stageguard.profile.rules import (
     UNTOUCHED,
     YIELDING_WEIGHT,
     BandRule,
-    MatchRule,
     Point,
     Setting,
     TargetRule,
@@ -112,18 +111,3 @@ def test_a_night_alone_keeps_half_of_its_difference_from_a_typical_one():
     assert rule.choose(DrawnCurve(0.2, 0.01)).step == "hard"
     tuned = TargetRule.tuned(rule, 0.4)
     assert tuned.choose(DrawnCurve(0.2, 8.0)).fi_aim == pytest.approx(0.1 * math.sqrt(0.2 / 0.4))
-
-
-def test_match_comes_nearest_from_either_side():
-    choice = MatchRule(0.1).choose(DrawnCurve(0.6, 3.0))
-    distances = {w: abs(0.6 * math.exp(-3.0 * w) - 0.1) for w in TRANSITION_WEIGHTS}
-    assert choice.setting.transition_weight == min(distances, key=distances.get)
-
-
-@pytest.mark.parametrize(
-    ("is_natural", "lift", "lifting"), [(True, None, "tried"), (False, None, "unasked"), (True, False, "off")]
-)
-def test_stages_are_lifted_only_where_that_is_known_to_help(is_natural, lift, lifting):
-    choice = BandRule(0.2, lift=lift).choose(DrawnCurve(0.05, 1.0, is_natural=is_natural))
-    assert choice.lifting == lifting
-    assert (choice.step == "raised") == (lifting == "tried")
