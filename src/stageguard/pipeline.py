@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from stageguard import checks
-from stageguard.arrays import Floats
+from stageguard.arrays import ComparedByValue, Floats
 from stageguard.errors import InputError
 from stageguard.formats.recordings.read import read_recording
 from stageguard.guard.decode import decode
@@ -27,7 +27,6 @@ from stageguard.signals.quality import DEFAULT_RULES, SignalQuality, signal_qual
 from stageguard.staging import Stager, has_folder, stager_of
 from stageguard.staging.network import network_stager
 from stageguard.storage import names_file
-from stageguard.values import ComparedByValue
 
 if TYPE_CHECKING:
     from stageguard.nn.model import TrainedModel

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeGuard, cast
 
 from stageguard.errors import InputError, MissingExtraError, StageGuardError
-from stageguard.extras import library, to_install
+from stageguard.lazy import library, to_install
 
 
 @dataclass(frozen=True, slots=True)

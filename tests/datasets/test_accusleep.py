@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dataset_files import accusleep_session, write_mat7
 from messages import naming
-from stageguard import extras as optional_module
+from stageguard import lazy as optional_module
 from stageguard.datasets import entries, recordings
 from stageguard.datasets import samples as samples_module
 from stageguard.errors import FileFormatError, InputError, MissingExtraError

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from stageguard.errors import FileFormatError, StageGuardError
-from stageguard.extras import library
 from stageguard.files import faults_named, local_file, open_file, open_text
 from stageguard.formats.hdf5 import opened_hdf5
 from stageguard.formats.recordings.raw import Array, Sliced
 from stageguard.formats.tables.delimited import read_delimited
+from stageguard.lazy import library
 from stageguard.night.recording import Samples
 
 Cell = str | float | None

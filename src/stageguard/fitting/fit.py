@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard import checks
-from stageguard.arrays import Floats
+from stageguard.arrays import ComparedByValue, Floats
 from stageguard.errors import InputError, StageGuardWarning, warn
 from stageguard.fitting.calibration import HIGHEST_TEMPERATURE, LOWEST_TEMPERATURE
 from stageguard.fitting.candidates import (
@@ -51,7 +51,6 @@ from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile, as_profile
 from stageguard.profile.stagers import Training
-from stageguard.values import ComparedByValue
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.extras import library
 from stageguard.files import file_error, local_file
+from stageguard.lazy import library
 
 MOST_OBJECTS = 1_000_000  # groups and datasets in a file
 MOST_BYTES = 2**30  # of a dataset that is read whole

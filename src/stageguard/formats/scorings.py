@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard import checks
-from stageguard.arrays import Floats
+from stageguard.arrays import ComparedByValue, Floats
 from stageguard.errors import InputError
 from stageguard.formats.outgoing import Outgoing, plain_text
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.values import ComparedByValue
 
 AUTOMATED = "automated"
 # The words of the column `annotation_method`, and what they mean. Files may have others.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.arrays import Labels, Mask
+from stageguard.arrays import ComparedByValue, Labels, Mask
 from stageguard.files import write_text_atomic
 from stageguard.guard import kernels
 from stageguard.guard.clock import RemovedBout
@@ -27,7 +27,6 @@ from stageguard.night.quantities import Steering
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules import Setting
 from stageguard.profile.stagers import Training
-from stageguard.values import ComparedByValue
 from stageguard.version import __version__
 
 CITATION = (

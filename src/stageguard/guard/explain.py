@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from stageguard.arrays import Floats, Indices, Labels, Mask
+from stageguard.arrays import ComparedByValue, Floats, Indices, Labels, Mask
 from stageguard.errors import InputError
 from stageguard.guard.automaton import Durations, compile_tables, weigh
 from stageguard.guard.decoding import Decoding
@@ -22,7 +22,6 @@ from stageguard.night.hypnodensity import FromLabels
 from stageguard.night.period import runs
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules import Setting
-from stageguard.values import ComparedByValue
 
 Rule = Literal[
     "pin",

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from stageguard.arrays import Labels
+from stageguard.arrays import ComparedByValue, Labels
 from stageguard.guard.clock import RemovedBout
 from stageguard.guard.night import Night
 from stageguard.guard.solver import prior_nats
@@ -17,7 +17,6 @@ from stageguard.lazy import load
 from stageguard.night.quantities import Steering
 from stageguard.profile.profile import OFF, Profile
 from stageguard.profile.rules import UNTOUCHED, Choice, Lifting, Setting, Step, share_nats
-from stageguard.values import ComparedByValue
 
 STEERING = ("lowered", "raised", "raised then lowered", "nearest")  # steps that aim at a fragmentation
 

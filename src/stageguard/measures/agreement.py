@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from stageguard import checks
-from stageguard.arrays import NAN, Floats, Ints, Labels, Mask
+from stageguard.arrays import NAN, ComparedByValue, Floats, Ints, Labels, Mask
 from stageguard.errors import InputError
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import TOLERANCE_EPOCHS, ScoredNight, contingency, expert_of, hypnogram_of
@@ -17,7 +17,6 @@ from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile
-from stageguard.values import ComparedByValue
 
 Pairs = tuple[tuple[str, str], ...]
 

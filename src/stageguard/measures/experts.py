@@ -19,13 +19,12 @@ from typing import Any, Literal
 import numpy as np
 
 from stageguard import checks
-from stageguard.arrays import Floats, Ints, Labels
+from stageguard.arrays import ComparedByValue, Floats, Ints, Labels
 from stageguard.errors import InputError, StageGuardError
 from stageguard.measures.agreement import cohen_kappa
 from stageguard.measures.bouts import ScoredNight, contingency, expert_of, hypnogram_of
 from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.values import ComparedByValue
 
 Method = Literal["soft-agreement", "majority"]
 

@@ -26,7 +26,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from stageguard import checks, documents
-from stageguard.arrays import NAN, Floats, Ints
+from stageguard.arrays import NAN, ComparedByValue, Floats, Ints
 from stageguard.errors import InputError, StageGuardError
 from stageguard.files import file_error, json_lines, load_json, write_text_atomic
 from stageguard.guard.decoding import Decoding
@@ -40,7 +40,6 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import ALL_BOUTS, STAGE, WITH_INTERVAL, quantity_of
 from stageguard.night.stages import StageScheme
 from stageguard.storage import location
-from stageguard.values import ComparedByValue
 from stageguard.version import __version__
 
 Verdict = Literal["as an expert", "worse", "not shown"]

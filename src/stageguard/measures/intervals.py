@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from stageguard import checks
-from stageguard.arrays import DAY_SECONDS, NAN
+from stageguard.arrays import DAY_SECONDS, NAN, ComparedByValue
 from stageguard.errors import InputError, warn
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.posterior import path_marginals, sample_like
@@ -38,7 +38,6 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import REPORTED_OF_STAGE, WITH_INTERVAL
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
-from stageguard.values import ComparedByValue
 
 Method = Literal["conformal", "model"]
 Ends = tuple[float, float, str]  # low and high end of an interval, and why there is none

@@ -13,11 +13,10 @@ from typing import Literal
 import numpy as np
 
 from stageguard import checks
-from stageguard.arrays import NAN, Labels
+from stageguard.arrays import NAN, ComparedByValue, Labels
 from stageguard.errors import InputError
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import TOLERANCE_EPOCHS, bouts_of, cuts_of
-from stageguard.values import ComparedByValue
 
 Fate = Literal["kept", "partly removed", "lost", "new"]
 SOON_MINUTES = 15.0  # after sleep onset, in which REM is early

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from stageguard import checks
 from stageguard.arrays import NAN, Floats
 from stageguard.errors import InputError
-from stageguard.extras import library
+from stageguard.lazy import library
 
 STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
 WIDTH = 1.96  # standard deviations from the bias to a limit: 95 of 100 differences where they are normal

@@ -35,7 +35,7 @@ from typing import Literal
 import numpy as np
 
 from stageguard import checks
-from stageguard.arrays import NAN, Floats, Indices, Labels, Mask
+from stageguard.arrays import NAN, ComparedByValue, Floats, Indices, Labels, Mask
 from stageguard.lazy import ShownInNotebooks
 from stageguard.measures.bouts import (
     ScoredNight,
@@ -51,7 +51,6 @@ from stageguard.night.period import period_of
 from stageguard.night.quantities import NIGHT, REPORTED, STAGE, Need
 from stageguard.night.stages import StageScheme, canonical_name
 from stageguard.night.timing import Moment, lights_window
-from stageguard.values import ComparedByValue
 
 Convention = Literal["aasm", "yasa", "luna"]
 

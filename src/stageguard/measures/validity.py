@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 
 from stageguard import checks
-from stageguard.arrays import NAN, Ints, Ints32, Labels, Mask
+from stageguard.arrays import NAN, ComparedByValue, Ints, Ints32, Labels, Mask
 from stageguard.errors import InputError
 from stageguard.guard.automaton import minimum_epochs
 from stageguard.guard.decoding import Decoding
@@ -47,7 +47,6 @@ from stageguard.night.timing import Moment
 from stageguard.profile.labels import in_stages_of
 from stageguard.profile.parts import Band
 from stageguard.profile.profile import Profile, as_profile
-from stageguard.values import ComparedByValue
 
 Place = Literal["below", "inside", "above", "no band"]
 Value = tuple[float, str]  # a number, and why it is NaN

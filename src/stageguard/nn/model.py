@@ -23,8 +23,8 @@ from stageguard import checks, documents
 from stageguard.arrays import Floats, Floats32
 from stageguard.documents import EpochSeconds, Positive, Text
 from stageguard.errors import FileFormatError, InputError, StageGuardError, fault_text, warn
-from stageguard.extras import library
 from stageguard.files import load_json, read_file, write_together
+from stageguard.lazy import library
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.stages import StageScheme
 from stageguard.nn.backbones import build_backbone

@@ -23,8 +23,8 @@ from stageguard import checks
 from stageguard.arrays import Floats, Floats32
 from stageguard.documents import Count, EpochSeconds, Positive, read_fields
 from stageguard.errors import FileFormatError, InputError, MissingExtraError, StageGuardError, fault_text
-from stageguard.extras import library
 from stageguard.files import as_path, check_places, parse_json, read_file, write_together
+from stageguard.lazy import library
 from stageguard.night.hypnodensity import are_probabilities, check_probabilities
 from stageguard.nn.data import Normalisation
 from stageguard.nn.model import (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy.typing as npt
 
 from stageguard.arrays import Floats
-from stageguard.extras import library
+from stageguard.lazy import library
 
 try:
     import torch as torch

@@ -12,8 +12,8 @@ import numpy as np
 from stageguard import checks
 from stageguard.arrays import Floats
 from stageguard.errors import InputError
-from stageguard.extras import library
 from stageguard.guard.decoding import Decoding
+from stageguard.lazy import library
 from stageguard.measures.bouts import ScoredNight, cuts_of, hypnogram_before, hypnogram_of
 from stageguard.night.colours import PAGE
 from stageguard.night.hypnogram import Hypnogram

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
-from stageguard.extras import library
+from stageguard.lazy import library
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from stageguard.documents import read_fields
 from stageguard.errors import InputError, OutputError, StageGuardError, error_message
-from stageguard.extras import library
 from stageguard.files import parse_json, read_file
+from stageguard.lazy import library
 from stageguard.night.colours import css_variables
 from stageguard.review import wire
 from stageguard.review.access import AccessControl, limited_protocol

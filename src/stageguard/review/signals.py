@@ -22,11 +22,11 @@ import numpy.typing as npt
 from stageguard import checks
 from stageguard.arrays import Floats
 from stageguard.errors import InputError
-from stageguard.extras import library
 from stageguard.files import file_error
 from stageguard.formats.recordings.edf import NO_DATE
 from stageguard.formats.recordings.raw import subtract_samples
 from stageguard.formats.recordings.read import begins_after, read_recording
+from stageguard.lazy import library
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Recording, Signal
 from stageguard.review.montage import MOST_LANES, Filters, Lane, Montage

@@ -12,14 +12,14 @@ from typing import Any, Literal, get_args
 import numpy.typing as npt
 
 from stageguard import checks
-from stageguard.arrays import NAN
+from stageguard.arrays import NAN, ComparedByValue
 from stageguard.errors import InputError, OutputError
-from stageguard.extras import library
 from stageguard.files import as_path, file_error, read_text, write_text_atomic
 from stageguard.formats.cohort_dataset import dataset_root, holds_parquet, is_dataset
 from stageguard.formats.density import listed
 from stageguard.formats.read import density_options
 from stageguard.guard.decoding import CITATION, Decoding
+from stageguard.lazy import library
 from stageguard.measures.statistics import is_of_days, longest_sleep_words
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
@@ -32,7 +32,6 @@ from stageguard.runner.inputs import Input, Inputs, find_densities, is_density
 from stageguard.runner.manifest import METHODS_TEXT, DecodedNight, Manifest, Source, decode_source
 from stageguard.runner.run import Outcome, check_folder
 from stageguard.storage import files_in, is_folder, is_remote, store_of
-from stageguard.values import ComparedByValue
 
 OnOutcome = Callable[[Outcome[DecodedNight]], None]
 PathLike = str | os.PathLike[str]

@@ -16,7 +16,7 @@ from typing import Any
 
 from stageguard import checks
 from stageguard.errors import InputError, StageGuardError
-from stageguard.extras import library
+from stageguard.lazy import library
 from stageguard.version import __version__
 
 LOGGER = logging.getLogger("stageguard.runner")

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from stageguard.arrays import Floats, Mask
 from stageguard.documents import NotNegative, Positive, Range
 from stageguard.errors import InputError
-from stageguard.extras import library
+from stageguard.lazy import library
 from stageguard.night.recording import EpochGrid, Recording, Series, Signal
 from stageguard.signals import windows
 from stageguard.signals.features import Recipe

@@ -14,7 +14,7 @@ from stageguard import checks
 from stageguard.arrays import Floats32
 from stageguard.documents import Positive, Range, Text
 from stageguard.errors import InputError, warn
-from stageguard.extras import library
+from stageguard.lazy import library
 from stageguard.night.recording import EpochGrid, Recording, Signal
 from stageguard.signals import windows
 from stageguard.signals.features import Recipe

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from stageguard.arrays import Floats, Ints, Mask
 from stageguard.documents import Range
 from stageguard.errors import InputError
-from stageguard.extras import library
+from stageguard.lazy import library
 from stageguard.night.recording import EpochGrid, Recording, Signal
 from stageguard.signals import windows
 from stageguard.signals.windows import LEAST_SHARE, Band, Columns, Use, cumulative, runs, vertex

@@ -15,13 +15,12 @@ from typing import Literal
 import numpy as np
 
 from stageguard import checks
-from stageguard.arrays import Floats, Floats32, Mask
+from stageguard.arrays import ComparedByValue, Floats, Floats32, Mask
 from stageguard.errors import InputError
 from stageguard.night.recording import EpochGrid, Recording, Signal, scored_epoch_seconds
 from stageguard.signals import windows
 from stageguard.signals.modalities import modality_of
 from stageguard.signals.windows import MAD_TO_SD, covered_share
-from stageguard.values import ComparedByValue
 
 Assessed = tuple[Floats, tuple[str, ...]]  # beta (n_epochs,); the reasons, one per epoch, "" where clean
 Stretches = dict[str, tuple[Floats, Floats]]  # bad time by reason: starts and ends in seconds

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from stageguard.arrays import Floats, Mask
 from stageguard.documents import Range
 from stageguard.errors import InputError, warn
-from stageguard.extras import library
+from stageguard.lazy import library
 from stageguard.night.recording import EpochGrid, Recording, Signal
 from stageguard.signals import windows
 from stageguard.signals.features import Recipe

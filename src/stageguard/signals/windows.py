@@ -12,7 +12,7 @@ import numpy.typing as npt
 from stageguard import checks
 from stageguard.arrays import Floats, Floats32, Ints, Mask
 from stageguard.errors import InputError
-from stageguard.extras import library
+from stageguard.lazy import library
 from stageguard.night.recording import EpochGrid, Recording, Series, Signal
 from stageguard.units import quantity_of, to_unit
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.errors import InputError
-from stageguard.extras import library
 from stageguard.files import file_sha256
+from stageguard.lazy import library
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.recording import Recording
 from stageguard.night.stages import AASM5

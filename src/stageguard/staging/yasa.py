@@ -10,7 +10,7 @@ import numpy as np
 
 from stageguard.arrays import Floats
 from stageguard.errors import InputError
-from stageguard.extras import library
+from stageguard.lazy import library
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.recording import Recording
 from stageguard.night.stages import AASM5

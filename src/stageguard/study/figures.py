@@ -11,8 +11,8 @@ import numpy as np
 
 from stageguard.arrays import Floats
 from stageguard.errors import InputError
-from stageguard.extras import library
 from stageguard.files import write_together
+from stageguard.lazy import library
 from stageguard.plots.bouts import draw_matrix, transition_shares
 from stageguard.study.store import ARGMAX, EXPERT, FIGURES, PAPER, TABLES_FOLDER, Results, means
 from stageguard.study.table import FORMATS, Table

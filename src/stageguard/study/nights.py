@@ -19,8 +19,8 @@ from stageguard.arrays import Floats, Ints
 from stageguard.datasets import entries
 from stageguard.datasets.slpdb import subject_of
 from stageguard.errors import InputError, MissingFileError, StageGuardError
-from stageguard.extras import library
 from stageguard.files import faults_named, open_file, parse_json
+from stageguard.lazy import library
 from stageguard.measures.experts import consensus
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Recording, Series

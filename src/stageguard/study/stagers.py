@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from stageguard.arrays import Floats, Floats32
-from stageguard.extras import library
+from stageguard.lazy import library
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.nn.data import Normalisation, split_subjects
 from stageguard.nn.options import TrainingOptions

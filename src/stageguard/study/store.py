@@ -28,8 +28,8 @@ import numpy.typing as npt
 
 from stageguard.documents import read_fields
 from stageguard.errors import FileFormatError, InputError, MissingFileError
-from stageguard.extras import library
 from stageguard.files import faults_named, file_error, load_json, parse_json, read_file, write_together
+from stageguard.lazy import library
 from stageguard.measures.cohort import ARCHITECTURE
 from stageguard.study.config import BASE, PENALTY, Job, StudyConfig
 

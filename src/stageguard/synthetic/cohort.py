@@ -17,8 +17,8 @@ import numpy.typing as npt
 from stageguard import checks
 from stageguard.arrays import Ints
 from stageguard.errors import OutputError, OutputExistsError
-from stageguard.extras import library
 from stageguard.files import SYNTHETIC_FILE, SYNTHETIC_WORD, exists_error
+from stageguard.lazy import library
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Series, Signal
 from stageguard.profile.profile import Profile

@@ -17,9 +17,9 @@ from stageguard.cli import options as opt
 from stageguard.cli.command import command
 from stageguard.cli.terminal import Console, print_json
 from stageguard.errors import ProfileError, StageGuardError
-from stageguard.extras import to_install
 from stageguard.guard.decode import decode
 from stageguard.guard.kernels import TO_COMPILE
+from stageguard.lazy import to_install
 from stageguard.profile.profile import Profile, profiles
 from stageguard.synthetic.night import simulate_night
 from stageguard.version import __version__

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from stageguard.errors import warn
-from stageguard.extras import library
 from stageguard.files import damaged_file, file_error, read_file
 from stageguard.formats.annotations import are_taken_by_text, events_among, stages_among
 from stageguard.formats.file_format import MNE_ENDINGS, PROBABILITIES, SCORER, FileFormat
@@ -36,6 +35,7 @@ from stageguard.formats.sniffing import begins_with, never, whole_lines
 from stageguard.formats.tables.delimited import as_moment, read_rows, split_line, text_lines
 from stageguard.formats.tables.table import as_number
 from stageguard.guard.decoding import Decoding
+from stageguard.lazy import library
 from stageguard.night.hypnogram import Hypnogram
 
 FIF_HEAD = b"\x00\x00\x00d\x00\x00\x00\x1f"

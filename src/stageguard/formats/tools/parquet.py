@@ -14,7 +14,6 @@ from urllib.parse import unquote
 
 from stageguard.checks import shown
 from stageguard.errors import InputError, StageGuardError
-from stageguard.extras import library
 from stageguard.files import damaged_file, file_error, read_file, seekable_file
 from stageguard.formats.density import MOST_EPOCHS, listed
 from stageguard.formats.file_format import ANNOTATIONS, FileFormat
@@ -28,6 +27,7 @@ from stageguard.formats.tables.frames import arrow_table, density_of_frame, stag
 from stageguard.formats.tables.table import as_number, cell_text
 from stageguard.formats.tools.stageguard import stage_columns
 from stageguard.formats.tools.text import from_table
+from stageguard.lazy import library
 from stageguard.night.stages import canonical_name
 
 MOST_BYTES = 2**30  # of all columns, unpacked

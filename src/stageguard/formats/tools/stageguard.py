@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from stageguard.errors import InputError
-from stageguard.extras import library
 from stageguard.files import file_error
 from stageguard.formats.file_format import (
     ANNOTATIONS,
@@ -45,6 +44,7 @@ from stageguard.formats.tables.probabilities import density_of_table, load_table
 from stageguard.formats.tables.table import Table
 from stageguard.formats.tools.text import stages_of_lines, unread_columns
 from stageguard.guard.decoding import Decoding
+from stageguard.lazy import library
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.night import later

@@ -20,7 +20,6 @@ import numpy as np
 
 from stageguard.arrays import Floats
 from stageguard.errors import InputError, warn
-from stageguard.extras import library
 from stageguard.files import file_error, load_json, read_file
 from stageguard.formats.annotations import staged_rows
 from stageguard.formats.density import LABELS_ALONE, listed
@@ -59,6 +58,7 @@ from stageguard.formats.tables.table import Table, as_number
 from stageguard.formats.tools.accusleep import ConfidenceTool, read_confidences
 from stageguard.formats.tools.arrays import without_undefined
 from stageguard.guard.decoding import Decoding
+from stageguard.lazy import library
 from stageguard.night.hypnogram import NO_PROBABILITIES, Hypnogram
 from stageguard.night.stages import AASM5, WLDR4, WNR3, WS2
 from stageguard.units import seconds_per

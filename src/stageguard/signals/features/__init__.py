@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard import checks, documents
-from stageguard.arrays import Floats32, Ints, Mask
+from stageguard.arrays import ComparedByValue, Floats32, Ints, Mask
 from stageguard.documents import NotNegative, Range, Text
 from stageguard.errors import InputError, MissingFileError
 from stageguard.files import write_together
@@ -29,7 +29,6 @@ from stageguard.night.recording import EpochGrid, Recording
 from stageguard.night.stages import StageScheme
 from stageguard.signals.modalities import modality_of
 from stageguard.signals.windows import MAD_TO_SD
-from stageguard.values import ComparedByValue
 
 FOLDER = Path(__file__).with_name("recipes")
 MOST_MISSING = 100_000  # epochs that one recording may leave out
