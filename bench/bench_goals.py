@@ -13,8 +13,7 @@ import numpy as np
 from _common import HUMAN, MOUSE, Row, night_of, profile_of, race, report
 
 import stageguard as sg
-from stageguard.guard.offsets import N_FIXED
-from stageguard.guard.posterior import posterior_like, sample_like
+from stageguard.guard.posterior import N_FIXED, posterior_like, sample_like
 from stageguard.synthetic.night import simulate_night
 
 N_EPOCHS = 960

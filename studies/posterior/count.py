@@ -19,8 +19,14 @@ from measure import auroc, statistics
 
 import stageguard as sg
 from nights import SIGNALS, StudyNight, StudyStager, stagers
-from stageguard.guard.offsets import draw_night, fixed_offsets, random_offsets, smooth_night
-from stageguard.guard.posterior import path_marginals, uncut
+from stageguard.guard.posterior import (
+    draw_night,
+    fixed_offsets,
+    path_marginals,
+    random_offsets,
+    smooth_night,
+    uncut,
+)
 from stageguard.measures.intervals import kind_of
 
 HERE = Path(__file__).parent

@@ -15,7 +15,6 @@ from small import refusal
 from stageguard.errors import PinError, StageGuardError
 from stageguard.guard import kernels
 from stageguard.guard.kernels import reference as reference_module
-from stageguard.guard.solver import solver_for
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.synthetic.night import simulate_night
 
@@ -179,27 +178,6 @@ def test_a_path_that_products_lose_is_summed_all_the_same(backend, keys, options
     assert found.log_evidence == pytest.approx(evidence[:, 1].sum() + 259 * np.log(0.5), rel=1e-12)
 
 
-def test_an_impossible_stage_counts_as_the_smallest_probability(backend):
-    rows = {"W": {"W": 0.5, "S": 0.5}, "S": {"W": 0.5, "S": 0.5}}
-    profile = sg.Profile.from_dict(plain(2, transitions=rows))  # epochs do not depend on each other
-    for options in ({}, {"quality": [0.0, 0.0, 0.5]}):
-        found = sg.posterior([[1.0, 0.0], [0.25, 0.75], [0.5, 0.5]], profile, **options)
-        np.testing.assert_allclose(found.probabilities[0, 1], 1e-12, rtol=1e-6)
-
-
-def test_a_path_that_products_lose_is_noticed():
-    if kernels.active is reference_module:
-        pytest.skip("logarithms lose nothing")
-    solver = solver_for(no_way_back(), 30.0)
-    probabilities = np.repeat([[1.0, 0.0], [0.0, 1.0]], [60, 200], axis=0)
-    rules = (1e-12, np.ones(2), *solver.bouts((1.0,), products=True))
-    harmless = random_probabilities(np.random.default_rng(5), 50, 2)
-    streams = np.zeros(1, dtype=np.uint64)
-    for rows, is_certain in ((probabilities, False), (harmless, True)):
-        assert kernels.active.smooth(rows, *rules)[2] is is_certain
-        assert kernels.active.draw(rows, *rules, streams, 1)[2] is is_certain
-
-
 @pytest.mark.parametrize("kind", ["minimum", "durations", "flip-flop"])
 @pytest.mark.parametrize("seed", range(4))
 def test_pins_against_certain_evidence_lose_no_precision(kind, seed):
@@ -256,21 +234,6 @@ def test_a_night_that_is_left_alone_keeps_its_probabilities(backend):
     np.testing.assert_allclose(found.probabilities, expected, atol=1e-12)
     assert found.log_evidence == pytest.approx(np.log(probabilities[3, 2]), abs=1e-9)
     assert mentions(found.assumed[-1], "rule", "the profile acts")
-
-
-def test_minority_stages_are_lifted_as_decode_lifts_them(backend):
-    rng = np.random.default_rng(6)
-    profile = sg.Profile.load("human-psg-3").replace(clock=None, posterior=None)
-    probabilities = rng.dirichlet([2, 30, 5], size=300)
-    result = decode(probabilities, profile, trained="natural")
-    assert result.strength.step.startswith("raised")
-    found = sg.posterior(probabilities, profile, trained="natural")
-    assert found.prior_exponent == result.strength.prior_exponent > 0
-    lifted = probabilities * (probabilities.mean(axis=0) + 1e-4) ** -found.prior_exponent
-    if result.strength.step == "raised":
-        expected = lifted / lifted.sum(axis=1, keepdims=True)
-        np.testing.assert_allclose(found.probabilities, expected, atol=1e-9)
-    assert found.probabilities[:, 1].mean() < probabilities[:, 1].mean()
 
 
 def test_a_greedy_profile_is_summed_with_the_exact_window(backend):
@@ -332,38 +295,12 @@ def test_posteriors_are_compared_and_pickled_by_content(backend):
     assert copy.log_evidence == one.log_evidence
 
 
-def test_epoch_lengths_of_a_list_may_differ(backend):
-    rng = np.random.default_rng(11)
-    profile = sg.Profile.from_dict(plain(3))
-    scheme = profile.scheme
-    nights = [sg.Hypnodensity(random_probabilities(rng, 30, 3), scheme, s) for s in (30.0, 10.0, 30.0)]
-    together = sg.posterior(nights, profile)
-    assert [one.epoch_seconds for one in together] == [30.0, 10.0, 30.0]
-    for one, night in zip(together, nights, strict=True):
-        assert one == sg.posterior(night, profile)
-
-
 def test_pins_that_cannot_hold_are_named(backend):
     profile = sg.Profile.from_dict(plain(3, min_bout_seconds={"N": 90.0}))
     night = random_probabilities(np.random.default_rng(12), 20, 3)
     with pytest.raises(PinError) as error:
         sg.posterior(night, profile, pins={4: "W", 5: "N", 6: "W"})
     refusal(error, r"epochs 4 \(W\), 5 \(N\), 6 \(W\) cannot all hold")
-
-
-def test_cohorts_are_heeded(backend):
-    night = random_probabilities(np.random.default_rng(13), 20, 3)
-    caution = {"cohort": "infants", "aliases": [], "action": "warn", "reason": "Counted on adults."}
-    profile = sg.Profile.from_dict(plain(3, not_for=[caution]))
-    with pytest.warns(sg.StageGuardWarning, match="Counted on adults") as caught:
-        sg.posterior(night, profile, cohort="infants")
-    assert caught[0].filename == __file__
-
-
-def test_a_profile_is_compiled_once(backend):
-    profile = sg.Profile.from_dict(plain(3))
-    assert solver_for(profile, 30.0) is solver_for(profile, 30.0)
-    assert solver_for(profile, 30.0) is not solver_for(profile, 10.0)
 
 
 def test_a_switch_too_costly_for_a_double_is_still_a_way(backend):

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 import stageguard as sg
 from stageguard.errors import InputError
-from stageguard.guard.offsets import log_sums, random_offsets
-from stageguard.guard.posterior import uncut
+from stageguard.guard.posterior import random_offsets, smooth_night, uncut
 from stageguard.night.stages import AASM5, WNR3, WS2
 from stageguard.review import targets as t
 
@@ -128,13 +127,13 @@ def test_the_fit_of_offsets_to_answers_is_the_probability_of_the_answers():
     profile = free.decoding.profile
     offsets = random_offsets(profile, 4, seed=3)
     epoch = 100
-    sums = log_sums(profile, uncut(free.decoding), offsets)
+    sums = smooth_night(profile, uncut(free.decoding), offsets)[1]
     total = np.zeros(4)
     for stage in range(5):
         pinned = uncut(free.decoding).timed(free.decoding.night.clock)
         pinned = t.copy(pinned)
         pinned.pins = {epoch: stage}
-        total += np.exp(log_sums(profile, pinned, offsets) - sums)
+        total += np.exp(smooth_night(profile, pinned, offsets)[1] - sums)
     assert total == pytest.approx(np.ones(4))
 
 

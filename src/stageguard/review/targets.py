@@ -5,7 +5,7 @@ scorer would get by scoring every epoch. It is met when the 90 % interval of the
 of that number.
 
 **Draws.** Both come from one set of draws of the posterior, each of which lets the stager err in its own way
-all night (`guard.offsets`). Offsets are drawn in proportion to how probable they make the scorer's answers,
+all night (`guard.posterior`). Offsets are drawn in proportion to how probable they make the scorer's answers,
 so that the draws learn how this stager errs on this night.
 
 **What to look at.** Epochs that nobody has seen are cut into stretches as a scorer looks at them: one decoded
@@ -34,8 +34,7 @@ from stageguard import checks
 from stageguard.arrays import NAN, Floats, Indices, Labels, Mask
 from stageguard.errors import InputError
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.offsets import Offsets, draw_night, log_sums, random_offsets
-from stageguard.guard.posterior import uncut
+from stageguard.guard.posterior import Offsets, draw_night, random_offsets, smooth_night, uncut
 from stageguard.measures.grade import TABLE_EPOCH_SECONDS, expert_errors
 from stageguard.measures.statistics import MINUTES_OF_STAGE, statistics_of_many
 from stageguard.night.hypnogram import UNSCORED
@@ -95,7 +94,7 @@ class Answers:
         if night.pins:
             before = copy(night)
             before.pins = {}
-            fit = log_sums(profile, night, offsets) - log_sums(profile, before, offsets)
+            fit = smooth_night(profile, night, offsets)[1] - smooth_night(profile, before, offsets)[1]
             chosen = resample(tempered(fit))
             offsets = Offsets(offsets.nats[chosen], offsets.weights[chosen])
         drawn = draw_night(profile, night, offsets, seed)
