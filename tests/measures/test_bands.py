@@ -66,26 +66,13 @@ def test_finer_stages_are_merged(nights):
     assert "mean_bout_minutes_N" in sg.expert_bands(nights, "human-psg-3")
 
 
-def test_other_percentiles(nights):
-    inner, outer = (sg.expert_bands(nights, "human-psg-5", percentiles=p) for p in ((25, 75), (0, 100)))
-    a, b = inner["fragmentation_index"], outer["fragmentation_index"]
-    assert b.low < a.low < a.high < b.high
-    assert a.source.startswith("25th to 75th")
-
-
-def test_percentiles_must_make_sense(nights):
-    with pytest.raises(InputError) as error:
-        sg.expert_bands(nights, "human-psg-5", percentiles=(95, 5))
-    refusal(error, "percentiles are 95 and 5, expected two from 0 to 100, the lower first")
-
-
 def test_wrong_nights_are_refused(nights):
     with pytest.raises(InputError) as error:
         sg.expert_bands([], "human-psg-5")
-    refusal(error, "no scoring is given")
+    refusal(error, "got epochs of no scoring")
     with pytest.raises(InputError) as error:
         sg.expert_bands([nights[0], sg.Hypnogram(nights[1].labels, AASM5, 20.0)], "human-psg-5")
-    refusal(error, "epochs last 20 s and 30 s, expected one epoch length")
+    refusal(error, "got epochs of 20 s, 30 s, expected scorings of one epoch length")
 
 
 def test_the_study_counted_the_same_on_the_dreem_nights(data_dir):

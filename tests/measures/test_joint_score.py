@@ -110,7 +110,7 @@ def test_scales_are_those_of_rates_lengths_and_shares():
 def test_the_joint_score_decides_and_single_bands_do_not():
     """A night may leave a band and pass, and lie inside every band and fail."""
     scored = night(*CYCLE * 3)
-    fi = sg.validity(scored, PROFILE).fragmentation_index
+    fi = sg.validity(scored, PROFILE).indicators["fragmentation_index"].value
     narrow = PROFILE.replace(bands={"fragmentation_index": {"low": 2 * fi, "high": 3 * fi}})
     passed = sg.validity(scored, narrow)
     assert passed.outside == ("fragmentation_index",)

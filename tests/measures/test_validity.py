@@ -69,8 +69,6 @@ def test_a_known_night_in_closed_form():
     assert found.bouts_below_minimum == {"W": 1, "R": 1}
     assert found.expert_bouts_lost is None
     assert found.profile == "small"
-    main = ("fragmentation_index", "tvr_percent")
-    assert [getattr(found, name) for name in main] == [value[name] for name in main]
 
 
 def places(*bouts, profile=PROFILE, seconds=30.0):
@@ -143,7 +141,7 @@ def test_pairs_and_stages_a_profile_lacks_are_reasons():
     assert found.rare_pairs == {}
     assert mentions(found.indicators["tvr_percent"].reason, "profile", "tvr_pairs")
     assert mentions(found.indicators["paper_tvr_percent"].reason, "'ws2'", "W, N, R")
-    assert math.isnan(found.tvr_percent)
+    assert math.isnan(found.indicators["tvr_percent"].value)
     assert math.isnan(found.indicators["paper_tvr_percent"].value)
 
 
@@ -155,7 +153,7 @@ def test_the_paper_s_pairs_are_counted_on_merged_stages():
     found = validity(five, WHOLE)
     assert found.indicators["paper_tvr_percent"].value == pytest.approx(100 * 3 / 23)  # W-R, R-N1, R-N3
     assert found.rare_pairs == {"W->R": 1, "W->N3": 0, "N1->N3": 0, "R->N3": 1, "N3->R": 0}
-    assert found.tvr_percent == pytest.approx(100 * 2 / 23)
+    assert found.indicators["tvr_percent"].value == pytest.approx(100 * 2 / 23)
 
 
 def test_finer_stages_are_merged_into_the_profile_s():
@@ -189,10 +187,10 @@ def test_a_decoding_brings_its_own_profile_and_its_own_fragmentation():
     profile = PROFILE.replace(transition_weight=0.4, min_bout_seconds=None)
     decoding = decode(random_probabilities(rng, 300, 3), profile)
     found = validity(decoding)
-    assert found.fragmentation_index == pytest.approx(decoding.strength.fi_after)
-    assert validity(hypnogram_before(decoding), profile).fragmentation_index == pytest.approx(
-        decoding.strength.fi_before
-    )
+    assert found.indicators["fragmentation_index"].value == pytest.approx(decoding.strength.fi_after)
+    assert validity(hypnogram_before(decoding), profile).indicators[
+        "fragmentation_index"
+    ].value == pytest.approx(decoding.strength.fi_before)
     assert decoding.strength.fi_after < decoding.strength.fi_before
 
 
@@ -202,9 +200,9 @@ def test_nothing_is_adjacent_across_segments():
     starts = [0, *range(7, 300, 7)]
     decoding = decode(random_probabilities(rng, 300, 3), profile, segments=starts)
     found = validity(decoding)
-    assert found.fragmentation_index == pytest.approx(decoding.strength.fi_after)
-    assert found.fragmentation_index != pytest.approx(
-        validity(decoding.hypnogram, profile).fragmentation_index
+    assert found.indicators["fragmentation_index"].value == pytest.approx(decoding.strength.fi_after)
+    assert found.indicators["fragmentation_index"].value != pytest.approx(
+        validity(decoding.hypnogram, profile).indicators["fragmentation_index"].value
     )
     assert found.n_epochs_scored == 300
 

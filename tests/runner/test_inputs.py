@@ -253,7 +253,9 @@ def test_check_keeps_to_the_lights_of_the_list(run, nights):
     expert = sg.read_hypnogram(nights / "experts" / "n1.txt")
     inside = sg.validity(expert, PROFILE, lights_off=600, lights_on=5400)
     assert report["n_epochs_scored"] == inside.n_epochs_scored < sg.validity(expert, PROFILE).n_epochs_scored
-    assert report["indicators"]["fragmentation_index"]["value"] == inside.fragmentation_index
+    assert (
+        report["indicators"]["fragmentation_index"]["value"] == inside.indicators["fragmentation_index"].value
+    )
     assert report["lights"] == "lights off at 600 s (epoch 21), lights on at 5400 s (epoch 181)"
 
 

@@ -52,7 +52,6 @@ Place = Literal["below", "inside", "above", "no band"]
 Value = tuple[float, str]  # a number, and why it is NaN
 
 PAPER_PAIRS = (("W", "R"), ("R", "N"))
-NO_JOINT = "the profile has no joint score of expert nights"
 NO_SLEEP = "no epoch is scored as sleep"
 SHORTEST_NIGHT_HOURS = 2.0  # scored hours; indicators of shorter nights vary too much for a range
 FEWEST_SCORINGS = 10  # our choice: the 5th percentile of fewer is the smallest of them
@@ -72,7 +71,7 @@ class Indicator:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, without the name."""
-        return {key: getattr(self, key) for key in ("value", "unit", "low", "high", "place", "reason")}
+        return {key: getattr(self, key) for key in self.__slots__[1:]}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,11 +96,11 @@ class Validity(ComparedByValue, ShownInNotebooks):
     @property
     def verdict(self) -> str:
         """`looks_like_experts` in words, to follow a subject such as "the night"."""
-        if self.looks_like_experts is None:
-            return f"cannot be judged: {self.joint.reason}"
+        joint = self.joint
+        if joint.place == "no band":
+            return f"cannot be judged: {joint.reason}"
         claim = "is like" if self.looks_like_experts else "is unlike"
-        compared = f"{self.joint.value:.2f} (they stay under {self.joint.high:.2f})"
-        return f"{claim} 9 of 10 expert nights: {compared}"
+        return f"{claim} 9 of 10 expert nights: {joint.value:.2f} (they stay under {joint.high:.2f})"
 
     @property
     def measured(self) -> Mapping[str, Indicator]:
@@ -113,16 +112,6 @@ class Validity(ComparedByValue, ShownInNotebooks):
         """Names of the indicators below or above their band."""
         return tuple(name for name, each in self.indicators.items() if each.place in ("below", "above"))
 
-    @property
-    def fragmentation_index(self) -> float:
-        """Stage changes per adjacent scored pair."""
-        return self.indicators["fragmentation_index"].value
-
-    @property
-    def tvr_percent(self) -> float:
-        """The profile's rare pairs in percent of adjacent scored pairs."""
-        return self.indicators["tvr_percent"].value
-
     def __repr__(self) -> str:
         """Return the verdict, and what is outside its band."""
         outside = f"; outside: {', '.join(self.outside)}" if self.outside else ""
@@ -130,15 +119,16 @@ class Validity(ComparedByValue, ShownInNotebooks):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, indicator by indicator."""
-        numbers = ("profile", "n_epochs_scored", "hours_scored", "looks_like_experts")
         counts = ("rare_pairs", "bouts_below_minimum", "expert_bouts_below_minimum", "expert_bouts_lost")
         return {
-            **{name: getattr(self, name) for name in numbers},
+            "profile": self.profile,
+            "n_epochs_scored": self.n_epochs_scored,
+            "hours_scored": self.hours_scored,
+            "looks_like_experts": self.looks_like_experts,
             "joint": self.joint.to_dict(),
             "indicators": {name: indicator.to_dict() for name, indicator in self.indicators.items()},
             "outside": list(self.outside),
-            **{name: dict(each) for name in counts if (each := getattr(self, name)) is not None},
-        }
+        } | {name: dict(each) for name in counts if (each := getattr(self, name)) is not None}
 
 
 def validity(
@@ -184,9 +174,14 @@ def validity(
     >>> sg.validity(night).looks_like_experts
     True
     """
-    hypnogram, profile = hypnogram_of(night), _profile_for(night, profile)
+    if profile is not None:
+        profile = as_profile(profile)
+    elif isinstance(night, Decoding):
+        profile = night.profile
+    else:
+        raise InputError("a Hypnogram comes without a profile, expected one: profile='human-psg-5'.")
     period = period_for(night, profile, (lights_off, lights_on))
-    return validity_of(hypnogram, profile, period, cuts_of(night), expert)
+    return validity_of(hypnogram_of(night), profile, period, cuts_of(night), expert)
 
 
 def validity_of(
@@ -225,11 +220,9 @@ def validity_of(
     # None, not empty: nothing was compared, which is not the same as nothing lost
     n_short = n_lost = None
     if expert is not None:
-        own, theirs = (
-            labels_in(each, period, ()) for each in (scored.labels, expert.merge(profile.scheme).labels)
-        )
         # segments are not cut here: an expert's bout goes on across a cut of the recording
-        n_short, n_lost = _expert_bouts(profile, own, theirs, minimum)
+        both = scored.labels, expert.merge(profile.scheme).labels
+        n_short, n_lost = _expert_bouts(profile, *(labels_in(each, period, ()) for each in both), minimum)
     return Validity(
         profile=profile.name,
         n_epochs_scored=n_scored,
@@ -240,16 +233,6 @@ def validity_of(
         bouts_below_minimum=_with_minimum(profile, bouts.stages[too_short]),
         expert_bouts_below_minimum=n_short,
         expert_bouts_lost=n_lost,
-    )
-
-
-def _profile_for(night: ScoredNight, profile: Profile | str | None) -> Profile:
-    if profile is not None:
-        return as_profile(profile)
-    if isinstance(night, Decoding):
-        return night.profile
-    raise InputError(
-        "a Hypnogram comes without a profile, expected one with expert bands: profile='human-psg-5'."
     )
 
 
@@ -329,14 +312,12 @@ def _indicator(
     quantity: Quantity, value: float, reason: str, profile: Profile, epoch_seconds: float
 ) -> Indicator:
     """Return a value with the experts' band at the night's epoch length."""
-    name, unit = quantity.key, quantity.unit
     low, high = band_at(quantity, profile, epoch_seconds)
     # a band exists but means something else at this epoch length: say so instead of dropping it
-    if isnan(low) and name in profile.bands:
-        reason = reason or (
-            f"the band is about single epochs of {profile.epoch_seconds:g} s, not of {epoch_seconds:g} s"
-        )
-    return Indicator(name, value, unit, low, high, place_in(value, low, high), reason)
+    if isnan(low) and quantity.key in profile.bands and not reason:
+        reason = f"the band is about single epochs of {profile.epoch_seconds:g} s, not of {epoch_seconds:g} s"
+    place = place_in(value, low, high)
+    return Indicator(quantity.key, value, quantity.unit, low, high, place, reason)
 
 
 def band_at(quantity: Quantity, profile: Profile, epoch_seconds: float) -> tuple[float, float]:
@@ -365,7 +346,7 @@ def _joint_score(
     """
     joint, scale = profile.joint, epoch_seconds / profile.epoch_seconds
     if joint is None:
-        return _absent(NO_JOINT)
+        return _absent("the profile has no joint score of expert nights")
     # bands were counted on whole nights, and rates of a nap vary far more
     if hours_scored < SHORTEST_NIGHT_HOURS:
         least = f"expected {SHORTEST_NIGHT_HOURS:g} h or more, as of the nights that were counted"
@@ -411,12 +392,9 @@ def _expert_bouts(
 
 
 def expert_bands(
-    experts: Sequence[Hypnogram | Sequence[Hypnogram]],
-    profile: Profile | str,
-    *,
-    percentiles: tuple[float, float] = (5.0, 95.0),
+    experts: Sequence[Hypnogram | Sequence[Hypnogram]], profile: Profile | str
 ) -> Mapping[str, Band]:
-    """Count the band of every validity indicator over expert scorings.
+    """Count the band of every validity indicator over expert scorings: its 5th to 95th percentile.
 
     Every scoring counts by itself, so that the bands include the spread between scorers as well as between
     nights.
@@ -427,8 +405,6 @@ def expert_bands(
         Scored nights; of a night that several experts scored, all of their scorings.
     profile : Profile or str
         Gives the stages, into which finer ones are merged, and the uncommon transitions that TVR counts.
-    percentiles : tuple of float
-        Lower and upper end of the bands.
 
     Returns
     -------
@@ -445,38 +421,29 @@ def expert_bands(
     True
     """
     profile = as_profile(profile)
-    low, high = percentiles
-    if not 0.0 <= low < high <= 100.0:
-        raise InputError(
-            f"percentiles are {low:g} and {high:g}, expected two from 0 to 100, the lower first."
-        )
     if not isinstance(experts, list | tuple):
         raise InputError(f"experts are {checks.shown(experts)}, expected a list of scored nights.")
     panels = [[panel] if isinstance(panel, Hypnogram) else list(panel) for panel in experts]
     scorings = [hypnogram_of(scoring) for panel in panels for scoring in panel]
     # a change per epoch is another number at another epoch length
-    lengths = sorted({scoring.epoch_seconds for scoring in scorings})
+    lengths = {scoring.epoch_seconds for scoring in scorings}
     if len(lengths) != 1:
-        found = " s and ".join(f"{each:g}" for each in lengths)
-        problem = f"epochs last {found} s, expected one epoch length" if lengths else "no scoring is given"
-        raise InputError(f"{problem}.")
+        found = ", ".join(f"{each:g} s" for each in sorted(lengths)) or "no scoring"
+        raise InputError(f"got epochs of {found}, expected scorings of one epoch length.")
     # short scorings vary too much and would widen every band
-    measured = [
-        validity(scoring, profile).indicators
-        for scoring in scorings
-        if np.count_nonzero(scoring.labels != UNSCORED) * lengths[0] >= 3600.0 * SHORTEST_NIGHT_HOURS
-    ]
+    n_least = 3600.0 * SHORTEST_NIGHT_HOURS / lengths.pop()
+    long = [each for each in scorings if np.count_nonzero(each.labels != UNSCORED) >= n_least]
+    measured = [validity(scoring, profile) for scoring in long]
     counted = f"{len(scorings)} expert nights"
     if len(scorings) != len(panels):
         counted = f"{len(scorings)} expert scorings of {len(panels)} nights"
     bands = {}
     for name, quantity in indicators_of(profile.scheme.names).items():
-        values = np.array([indicators[name].value for indicators in measured])
+        values = np.array([each.indicators[name].value for each in measured])
         existing = values[~np.isnan(values)]
         if len(existing) >= FEWEST_SCORINGS:
-            ends = [float(f"{value:.4g}") for value in np.percentile(existing, (low, high))]
+            low, high = (float(f"{value:.4g}") for value in np.percentile(existing, (5.0, 95.0)))
             # a band without width would call every other night unusual
-            if ends[0] < ends[1]:
-                source = f"{low:g}th to {high:g}th percentile over {counted}"
-                bands[name] = Band(ends[0], ends[1], source, quantity.unit)
+            if low < high:
+                bands[name] = Band(low, high, f"5th to 95th percentile over {counted}", quantity.unit)
     return bands
