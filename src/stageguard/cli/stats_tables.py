@@ -15,7 +15,7 @@ from stageguard.arrays import NAN, Floats
 from stageguard.cli.outcomes import length_words
 from stageguard.cli.terminal import Console, count, one_line
 from stageguard.formats.cohort_files import Cohort, scoring_names
-from stageguard.measures.cohort import ARCHITECTURE, STEERED_LIKE, CohortTable, GroupDifference
+from stageguard.measures.cohort import ARCHITECTURE, ERRORS_METHOD, STEERED_LIKE, CohortTable, GroupDifference
 from stageguard.measures.grade import GradeCard
 from stageguard.measures.samples import METHOD_OF_GROUPS, METHOD_OF_TABLE, Estimate, bland_altman, estimate
 from stageguard.night.quantities import EARLY_WORDS, Quantity, quantity_of, steered_words
@@ -139,8 +139,8 @@ def print_errors(cohort: Cohort, out: Console) -> None:
     errors = cohort.errors
     n_subjects = max(row.n_subjects for row in errors)
     out.heading(f"Mean absolute error against the expert ({count(n_subjects, 'subject')})")
-    has_before = any(row.before for row in errors)
-    has_p = any(row.after is not None and not isnan(row.after.p) for row in errors)
+    has_before = any(row.before.n for row in errors)
+    has_p = any(not isnan(row.after.p) for row in errors)
     titles = ("before", "after", "improvement (%)", *(("p",) if has_p else ())) if has_before else ("scored",)
     rows = []
     for row in errors:
@@ -148,19 +148,19 @@ def print_errors(cohort: Cohort, out: Console) -> None:
         if has_before:
             gain = "n/a" if isnan(row.improvement_percent) else f"{row.improvement_percent:+.1f}"
             cells = [_spread(row.before), *cells, gain]
-            cells += [_p(NAN if row.after is None else row.after.p)] if has_p else []
+            cells += [_p(row.after.p)] if has_p else []
         title = titled(STEERED_LIKE[row.quantity], ARCHITECTURE[row.quantity], cohort.table)
         rows.append((title, row.n_subjects, *cells))
     out.table(("", ">n", *(f">{title}" for title in titles)), rows)
-    out.list("Method", [cohort.errors_method])
+    out.list("Method", [ERRORS_METHOD])
 
 
 def _p(p: float) -> str:
     return "<0.0001" if p < 0.0001 else shown(p, 4)
 
 
-def _spread(found: Estimate | None) -> str:
-    if found is None or isnan(found.mean):
+def _spread(found: Estimate) -> str:
+    if isnan(found.mean):
         return "n/a"
     return f"{found.mean:.2f}" if isnan(found.sd) else f"{found.mean:.2f} ± {found.sd:.2f}"
 

@@ -11,7 +11,6 @@ from stageguard.files import CELL_WORDS, write_together
 from stageguard.formats.outputs import REVIEW_SENTENCE, table_with_codebook
 from stageguard.measures.cohort import (
     ERRORS_METHOD,
-    ERRORS_TEST,
     ArchitectureError,
     CohortTable,
     GroupDifference,
@@ -122,11 +121,6 @@ class Cohort:
         marks = {name: self.card.mark(name) for name in self.table.names}
         return {"card_sha256": self.card.sha256, "stager": self.card.facts.stager, "marks": marks}
 
-    @property
-    def errors_method(self) -> str:
-        """How errors against experts were computed and tested."""
-        return f"{ERRORS_METHOD} {ERRORS_TEST}"
-
 
 def scoring_names(scorings: Iterable[str]) -> dict[str, str]:
     """Return the names of scorings in a table; stages without a before are scored, not the guard's."""
@@ -142,7 +136,7 @@ def write_cohort(cohort: Cohort, path: Path, *, overwrite: bool, spare: Iterable
     tables: list[tuple[str, Mapping[str, Any], list[list[Any]], dict[str, Any]]] = [
         ("", *_nights(cohort), _nights_origin(cohort)),
         ("-groups", GROUP_COLUMNS, differences, {"method": METHOD_OF_GROUPS}),
-        ("-errors", ERROR_COLUMNS, errors, {"method": cohort.errors_method}),
+        ("-errors", ERROR_COLUMNS, errors, {"method": ERRORS_METHOD}),
         ("-hours", *_hours(cohort.nights, names), {}),
     ]
     contents: dict[Path, str | bytes] = {}

@@ -1,4 +1,4 @@
-"""Many nights as one table, before and after decoding, with a codebook."""
+"""Many nights as one table of measures, before and after decoding, with a codebook."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from stageguard.arrays import NAN, Floats
 from stageguard.errors import InputError, MissingExtraError
 from stageguard.guard.explain import Effect
-from stageguard.measures.bouts import bouts_of, hypnogram_of, period_for
+from stageguard.measures.bouts import bouts_of, period_for
 from stageguard.measures.cycles import DayPart
 from stageguard.measures.samples import (
     Difference,
@@ -49,7 +49,6 @@ class Measures:
     reasons: Mapping[str, str]
     assumed: tuple[str, ...] = ()
     hours: tuple[DayPart, ...] = ()
-    lights: str = ""  # where lights cut the night, in words
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,26 +76,6 @@ class CohortNight:
         return {name: scoring for name, scoring in scorings.items() if scoring is not None}
 
     @property
-    def on_expert_epochs(self) -> dict[str, Hypnogram]:
-        """The other scorings without the epochs that the expert left unscored; empty if there are none."""
-        scorings = self.scorings
-        expert = scorings.pop("expert", None)
-        if expert is None:
-            return {}
-        # without this, a stager would be charged with sleep in epochs that nobody checked
-        left = expert.labels == UNSCORED
-        return {
-            name: where_scored(expert, scoring)
-            for name, scoring in scorings.items()
-            if (scoring.labels[left] != UNSCORED).any()
-        }
-
-    @property
-    def epoch_seconds(self) -> float:
-        """The epoch length; NaN without a scoring."""
-        return next((scoring.epoch_seconds for scoring in self.scorings.values()), NAN)
-
-    @property
     def n_changed(self) -> int | None:
         """Number of epochs whose stage decoding changed; None if nothing was decoded."""
         if self.effect is not None:
@@ -117,16 +96,12 @@ class MeasuredScorings:
     epoch_seconds: float = NAN
     # measures on the epochs that the expert scored, of scorings that have others, too
     on_expert_epochs: Mapping[str, Measures] = field(default_factory=dict)
+    lights: str = ""  # where lights cut the night, in words
 
     @property
     def compared(self) -> MeasuredScorings:
         """The night as it compares with its expert: on the epochs that the expert scored."""
         return replace(self, measures={**self.measures, **self.on_expert_epochs})
-
-    @property
-    def lights(self) -> str:
-        """Where lights cut the night, in words; empty without lights."""
-        return next(iter(self.measures.values())).lights
 
 
 def measure(
@@ -141,46 +116,49 @@ def measure(
     the scoring's own.
     """
     statistics = options.measure(night)
-    stages = statistics.scheme.names
+    stages, reasons = statistics.scheme.names, dict(statistics.reasons)
     values = {quantity.key: float(getattr(statistics, quantity.key)) for quantity in NIGHT}
     values["bouts"] = float(sum(statistics.bouts.values()))
-    reasons = dict(statistics.reasons)
     for kind in (quantity.key for quantity in STAGE):
         by_stage: Mapping[str, float] = getattr(statistics, kind)
         values |= {f"{kind}_{stage}": float(by_stage[stage]) for stage in stages if stage in by_stage}
-        if kind in reasons:
-            reasons |= {f"{kind}_{stage}": reasons[kind] for stage in stages}
+        reasons |= {f"{kind}_{stage}": reasons[kind] for stage in stages if kind in reasons}
     for phase, stretch in statistics.phases.items():
         for kind in (quantity.key for quantity in PHASE):
             values |= {f"{kind}_{stage}_{phase}": float(getattr(stretch, kind)[stage]) for stage in stages}
     if profile is not None:
         valid = validity_of(night, profile, period or period_for(night, profile, options.lights))
-        for name, indicator in valid.measured.items():
-            values[name] = float(indicator.value)
-            if indicator.reason:
-                reasons[name] = indicator.reason
+        values |= {name: float(indicator.value) for name, indicator in valid.measured.items()}
+        reasons |= {name: each.reason for name, each in valid.measured.items() if each.reason}
     hours = statistics.hours if options.lights_on_phase is not None else ()
-    lights_at = lights_words(hypnogram_of(night), *options.lights)
-    return Measures(values, reasons, statistics.assumed, hours, lights_at)
+    return Measures(values, reasons, statistics.assumed, hours)
 
 
 def measure_night(night: CohortNight, options: StatisticsOptions = AASM) -> MeasuredScorings:
     """Measure every scoring of a night in the same way, the stager's and the decoded one in one period."""
+    if not (scorings := night.scorings):
+        raise InputError(f"night {night.night_id!r} has no scoring, expected before, after or expert.")
     # lights that are given now replace the period it was decoded with
     period = night.period if options.lights == (None, None) else None
     if period is None and night.profile is not None and night.before is not None:
         period = period_for(night.before, night.profile, options.lights)
     periods = {"before": period, "after": period}
-    measures, compared = (
-        {
-            name: measure(scoring, night.profile, options, periods.get(name))
+    on_expert_epochs = {}
+    if (expert := scorings.get("expert")) is not None:
+        # else a stager would be charged with sleep in epochs that nobody checked
+        left = expert.labels == UNSCORED
+        on_expert_epochs = {
+            name: where_scored(expert, scoring)
             for name, scoring in scorings.items()
+            if (scoring.labels[left] != UNSCORED).any()
         }
-        for scorings in (night.scorings, night.on_expert_epochs)
+    whole, compared = (
+        {name: measure(each, night.profile, options, periods.get(name)) for name, each in given.items()}
+        for given in (scorings, on_expert_epochs)
     )
-    if not measures:
-        raise InputError(f"night {night.night_id!r} has no scoring, expected before, after or expert.")
-    return MeasuredScorings(night.night_id, measures, night.steered, night.epoch_seconds, compared)
+    first = next(iter(scorings.values()))
+    lights = lights_words(first, *options.lights)
+    return MeasuredScorings(night.night_id, whole, night.steered, first.epoch_seconds, compared, lights)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -212,11 +190,10 @@ class CohortTable:
 
     def columns_of(self, name: str) -> dict[str, Floats]:
         """Return the columns of one measure that exist: before, after, delta, expert."""
-        columns = {key: self.of(name, key) for key in ("before", "after") if key in self.values}
-        if len(columns) == 2:
-            columns["delta"] = self.delta(name)
-        if "expert" in self.values:
-            columns["expert"] = self.of(name, "expert")
+        columns = {key: self.of(name, key) for key in SCORINGS if key in self.values}
+        if {"before", "after"} <= columns.keys():
+            expert = {"expert": columns.pop("expert")} if "expert" in columns else {}
+            columns |= {"delta": self.delta(name)} | expert
         return columns
 
     def of(self, name: str, scoring: str) -> Floats:
@@ -232,22 +209,25 @@ def cohort_table(nights: Sequence[MeasuredScorings]) -> CohortTable:
     """Return the measures of many nights as one table; a measure that a night lacks is NaN."""
     if not nights:
         raise InputError("no night is given, expected at least one.")
-    for night_id, n_nights in Counter(night.night_id for night in nights).items():
-        if n_nights > 1:
-            raise InputError(f"two nights are named {night_id!r}, expected a name of its own for each.")
+    night_ids = tuple(night.night_id for night in nights)
+    if repeated := [name for name, n_nights in Counter(night_ids).items() if n_nights > 1]:
+        raise InputError(f"two nights are named {repeated[0]!r}, expected a name of its own for each.")
     names = tuple(
-        dict.fromkeys(
-            name for night in nights for scored in night.measures.values() for name in scored.values
-        )
+        dict.fromkeys(name for night in nights for one in night.measures.values() for name in one.values)
     )
-    scorings = [name for name in SCORINGS if any(name in night.measures for night in nights)]
-    values = {scoring: np.full((len(nights), len(names)), NAN) for scoring in scorings}
-    for row, night in enumerate(nights):
-        for scoring, measures in night.measures.items():
-            values[scoring][row] = [measures.values.get(name, NAN) for name in names]
+    values = {
+        scoring: np.array([_row(night.measures.get(scoring), names) for night in nights])
+        for scoring in SCORINGS
+        if any(scoring in night.measures for night in nights)
+    }
     n_steered = count_steered(night.steered for night in nights)
-    lengths = frozenset(night.epoch_seconds for night in nights)
-    return CohortTable(tuple(night.night_id for night in nights), names, values, n_steered, lengths)
+    return CohortTable(
+        night_ids, names, values, n_steered, frozenset(night.epoch_seconds for night in nights)
+    )
+
+
+def _row(measures: Measures | None, names: Sequence[str]) -> list[float]:
+    return [NAN if measures is None else measures.values.get(name, NAN) for name in names]
 
 
 def count_steered(nights: Iterable[frozenset[Steering]]) -> dict[Steering, int]:
@@ -263,10 +243,9 @@ def codebook(table: CohortTable) -> dict[str, dict[str, str]]:
         quantity, column = quantity_of(name), table.column(name, scoring)
         whose = "after minus before" if scoring == "delta" else SCORINGS[scoring]
         whose = "of the stages in the file" if column == name else whose
-        if table.is_steered(quantity) and scoring in ("after", "delta"):
-            assert quantity.follows is not None
-            n_nights, by = table.n_steered[quantity.follows], STEERED_BY[quantity.follows]
-            whose += f"; steered on {n_nights} nights {by}"
+        if (what := quantity.follows) in table.n_steered and scoring in ("after", "delta"):
+            assert what is not None
+            whose += f"; steered on {table.n_steered[what]} nights {STEERED_BY[what]}"
         book[column] = {"Description": f"{quantity.description}; {whose}", "Units": quantity.unit}
     return book
 
@@ -284,43 +263,39 @@ class GroupDifference:
 
 
 def group_differences(
-    table: CohortTable,
-    groups: Mapping[str, str],
-    *,
-    subjects: Mapping[str, str] | None = None,
-    confidence: float = 0.95,
+    table: CohortTable, groups: Mapping[str, str], *, subjects: Mapping[str, str] | None = None
 ) -> tuple[GroupDifference, ...]:
     """Compare each pair of groups in every measure and scoring: the group named first minus the second.
 
     `groups` and `subjects` are by night. Nights without a group are left out; nights of one subject are
     averaged, since they are not independent.
     """
-    rows = {name: row for row, name in enumerate(table.night_ids) if name in groups}
-    present = {groups[name] for name in rows}
+    present = {groups[name] for name in table.night_ids if name in groups}
     levels = [level for level in dict.fromkeys(groups.values()) if level in present]
     if len(levels) < 2:
         which = f"all are in {levels[0]!r}" if levels else "none has a group"
         raise InputError(f"of {len(table.night_ids)} nights {which}, expected two groups or more.")
-    units = _subjects_of(rows, groups, subjects or {})
+    units = _subjects_of(table.night_ids, groups, subjects or {})
     differences = []
     for first, second in combinations(levels, 2):
         for name in table.names:
             for scoring in table.values:
                 column = table.of(name, scoring)
-                result = compare_samples(*(_subject_means(column, units[level]) for level in (first, second)),
-                                         confidence=confidence)  # fmt: skip
+                result = compare_samples(*(_subject_means(column, units[level]) for level in (first, second)))
                 is_steered = scoring == "after" and table.is_steered(quantity_of(name))
                 differences.append(GroupDifference(name, scoring, first, second, result, is_steered))
     return tuple(differences)
 
 
 def _subjects_of(
-    rows: Mapping[str, int], groups: Mapping[str, str], subjects: Mapping[str, str]
+    nights: Sequence[str], groups: Mapping[str, str], subjects: Mapping[str, str]
 ) -> dict[str, list[list[int]]]:
     """Return, by group, the rows of each of its subjects; a night without a subject counts as a person."""
     by_group: dict[str, dict[tuple[str, str], list[int]]] = {}
     group_of: dict[str, str] = {}
-    for name, row in rows.items():
+    for row, name in enumerate(nights):
+        if name not in groups:
+            continue
         group, subject = groups[name], subjects.get(name)
         if subject is not None and group_of.setdefault(subject, group) != group:
             raise InputError(
@@ -354,11 +329,8 @@ _BOUTS = {"nrem_bout_minutes": "N", "rem_bout_minutes": "R"}
 ERRORS_METHOD = (
     "Absolute error of each night on the epochs its expert scored, nights of one subject averaged; mean ± "
     "standard deviation over subjects. If a night lacks the REM that its expert scored, it is taken to start "
-    "at the end, in bouts of 0 min."
-)
-ERRORS_TEST = (
-    "p: two-sided Wilcoxon signed-rank test of after against before for each row, not corrected for the "
-    "number of rows."
+    "at the end, in bouts of 0 min. p: two-sided Wilcoxon signed-rank test of after against before for each "
+    "row, not corrected for the number of rows."
 )
 
 Errors = Mapping[str, Mapping[str, float]]  # scoring -> quantity -> absolute error of one night
@@ -369,18 +341,18 @@ class ArchitectureError:
     """Mean absolute error of one quantity, by scoring."""
 
     quantity: str
-    before: Estimate | None  # None if nothing was decoded
-    after: Estimate | None  # compared with before
-    improvement_percent: float = NAN
+    before: Estimate  # of nobody if nothing was decoded
+    after: Estimate  # compared with before
+    improvement_percent: float
 
     @property
     def n_subjects(self) -> int:
         """Number of subjects that have an error, before or after."""
-        return max(0 if each is None else each.n for each in (self.before, self.after))
+        return max(self.before.n, self.after.n)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
-        before, after = (each or Estimate(NAN) for each in (self.before, self.after))
+        before, after = self.before, self.after
         return {
             "quantity": self.quantity,
             "n": self.n_subjects,
@@ -403,11 +375,11 @@ def architecture(night: Hypnogram, options: StatisticsOptions = AASM) -> dict[st
 def _mean_bouts(night: Hypnogram) -> dict[str, float]:
     """Return the mean lengths of NREM and REM bouts; NaN if the stages do not tell them apart."""
     try:
-        merged = night.merge(WNR3)
+        bouts = bouts_of(night.merge(WNR3).labels)
     except InputError:
         return dict.fromkeys(_BOUTS, NAN)
-    bouts, minutes = bouts_of(merged.labels), night.epoch_seconds / 60
     lengths = {name: bouts.lengths[bouts.stages == WNR3.index(stage)] for name, stage in _BOUTS.items()}
+    minutes = night.epoch_seconds / 60
     return {name: float(each.mean()) * minutes if len(each) else NAN for name, each in lengths.items()}
 
 
@@ -456,12 +428,12 @@ def architecture_errors(
         if not before and not after:
             continue
         try:
-            compared = paired(before, after) if after else None
+            compared = paired(before, after)
         # without scipy the means are still worth showing
         except MissingExtraError as error:
             compared, missing = estimate(after), str(error)
         gain = improvement_percent(before, after)
-        rows.append(ArchitectureError(quantity, estimate(before) if before else None, compared, gain))
+        rows.append(ArchitectureError(quantity, estimate(before), compared, gain))
     return rows, missing
 
 

@@ -222,7 +222,8 @@ def validity_of(
     if expert is not None:
         # segments are not cut here: an expert's bout goes on across a cut of the recording
         both = scored.labels, expert.merge(profile.scheme).labels
-        n_short, n_lost = _expert_bouts(profile, *(labels_in(each, period, ()) for each in both), minimum)
+        own, theirs = (labels_in(each, period, ()) for each in both)
+        n_short, n_lost = _expert_bouts(profile, own, theirs, minimum)
     return Validity(
         profile=profile.name,
         n_epochs_scored=n_scored,

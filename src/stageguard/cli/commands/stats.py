@@ -44,6 +44,7 @@ from stageguard.formats.cohort_files import (
 from stageguard.formats.companions import ListRow
 from stageguard.measures.agreement import swapped_words
 from stageguard.measures.cohort import (
+    ERRORS_METHOD,
     Errors,
     GroupDifference,
     MeasuredScorings,
@@ -261,7 +262,7 @@ class CohortResult:
             content["method"] = METHOD_OF_GROUPS
         if self.cohort is not None and self.cohort.errors:
             content["errors"] = [each.to_dict() for each in self.cohort.errors]
-            content["errors_method"] = self.cohort.errors_method
+            content["errors_method"] = ERRORS_METHOD
         if self.cohort is not None:
             content["grade"] = self.cohort.grade
         return content | {"notes": self.notes, "outputs": self.written}
