@@ -1,9 +1,7 @@
 """Read files, and write one or several files completely or not at all.
 
-A path may be in a store (`storage.py`): small objects are read from local copies, and objects are
-written one at a time.
-
-Only regular files are opened: a pipe or a device could be read forever.
+A path may be in a store (`storage.py`): small objects are read from local copies, and objects are written one
+at a time.
 """
 
 from __future__ import annotations
@@ -46,7 +44,6 @@ LINED_LEVELS = 2  # nested lists and objects of written JSON whose entries have 
 _ENCODERS = {
     is_ascii: json.JSONEncoder(allow_nan=False, ensure_ascii=is_ascii).encode for is_ascii in (True, False)
 }
-SAVE_FIRST = "is a pipe or a device, expected a file. Save it to one first."
 UNNAMED = "bytes"  # name of the file of bytes that have none, without a suffix that tells a format
 SYNTHETIC_FILE = "synthetic.json"  # in the top folder of a simulated cohort
 SYNTHETIC_WORD = "SYNTHETIC"  # in headers, where a format has room for words
@@ -57,23 +54,16 @@ SYNTHETIC_DEPTH = 6  # folders of the deepest native layout, and then some
 
 
 def checked_file(path: Path) -> Path:
-    """Return the path if it leads to a regular file, also through links; if none is there: OSError."""
+    """Return the path if it leads to a regular file; a pipe or a device could be read forever."""
     if storage.is_remote(path):
         storage.size_of(path)
         return path
     storage.refuse_lost_slash(path)
-    try:
-        mode = path.stat().st_mode
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise file_error(path, "cannot be read (Too many levels of symbolic links).") from None
-        raise
-    except ValueError:  # a zero character in its name
-        raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path)) from None
+    mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))
     if not stat.S_ISREG(mode):
-        raise file_error(path, SAVE_FIRST)
+        raise file_error(path, "is a pipe or a device, expected a file. Save it to one first.")
     return path
 
 
@@ -88,23 +78,6 @@ def seekable_file(path: Path) -> Path | BinaryIO:
     if storage.is_remote(path) and (storage.size_of(path) or 0) > storage.SMALL_BYTES:
         return storage.open_object(path)
     return local_file(path)
-
-
-def special(path: Path) -> str | None:
-    """Return why a path is refused that is no regular file, such as a pipe; None for other paths."""
-    try:
-        checked_file(path)
-    except StageGuardError as error:
-        return str(error)
-    except OSError:  # reported when the file is read
-        pass
-    return None
-
-
-def refuse_special(path: Path) -> None:
-    """Refuse a path that is no regular file."""
-    if (problem := special(path)) is not None:
-        raise InputError(problem)
 
 
 def open_file(path: Path, *, buffering: int = -1) -> BinaryIO:
@@ -243,9 +216,7 @@ def exists_error(path: Path | str, problem: str = "", *, to: str = "replace it")
 
 def file_error(path: Path | str, *reason: object, code: str = "") -> FileFormatError:
     """Return an error whose message begins with the name of the file, or of an object given as text."""
-    name = path if isinstance(path, str) else path.name
-    if not isinstance(path, str) and name in ("", ".."):
-        name = real_path(path).name or str(path)
+    name = path if isinstance(path, str) else path.name or str(path)
     text = "".join(map(str, reason))
     error = FileFormatError(f"{name}: {text}")
     error.reason, error.code = text, code
@@ -367,22 +338,16 @@ def _beside(target: Path, suffix: str) -> Path:
 def check_places(paths: Iterable[Path], *, overwrite: bool = False) -> None:
     """Refuse folders, devices and web addresses, and files that exist already unless they may be replaced."""
     for path in paths:
-        if storage.is_remote(path) and not storage.store_of(path).is_writable:
-            raise OutputError(
-                f"cannot write {path}: web addresses can only be read. Choose a file or a store."
-            )
+        if storage.is_remote(path) and storage.store_of(path).is_web:
+            raise OutputError(f"cannot write {path}: the web is only read. Choose a file or a store.")
         try:
             checked_file(path)
         except FileNotFoundError:
             continue
         except IsADirectoryError:
             raise OutputError(f"cannot write {path}: it is a folder, expected a file name.") from None
-        except NotADirectoryError:
-            raise OutputError(f"cannot write {path}: {path.parent} is a file, expected a folder.") from None
         except FileFormatError:
-            raise OutputError(
-                f"cannot write {path}: it is a device or a pipe, expected a file name."
-            ) from None
+            raise OutputError(f"cannot write {path}: it is a pipe or a device, expected a file.") from None
         except OSError as error:
             raise _why_not(path, error) from error
         if not overwrite:

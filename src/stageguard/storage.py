@@ -35,11 +35,6 @@ class Store:
     is_web: bool = False  # can be read, and neither written nor listed
     is_local: bool = False  # asking it costs nothing
 
-    @property
-    def is_writable(self) -> bool:
-        """Whether objects can be written."""
-        return not self.is_web
-
 
 STORES = {
     "s3": Store("s3fs"),

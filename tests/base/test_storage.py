@@ -29,22 +29,12 @@ from stageguard.errors import (
 from stageguard.files import read_file, real_path, write_together
 from stageguard.formats.registry import formats, named
 from stageguard.storage import is_remote, location
-from stageguard.synthetic.cohort import Plan, simulate_cohort
 
 fsspec = pytest.importorskip("fsspec")
 pytest.importorskip("upath")
 
 PROFILE = "human-psg-5"
-ODD_NAMES = (
-    "a b.csv",
-    "a#b.csv",
-    "a%20b.csv",
-    "a?b=1.csv",
-    "Größe 夜.csv",
-    "a[1]*.csv",
-    "C:\\x.csv",
-    "-o.csv",
-)
+ODD_NAMES = ("a b#c%20d.csv", "a?b=1.csv", "Größe 夜.csv", "a[1]*.csv", "C:\\x.csv")
 
 
 @pytest.fixture
@@ -209,17 +199,6 @@ def test_bytes_and_open_files_are_read_like_files(night):
     assert np.array_equal(sg.read_density(array, stages=["W", "N1", "N2", "N3", "R"]).probabilities, expected)
 
 
-def test_a_recording_is_read_from_bytes(tmp_path):
-    folder = tmp_path / "cohort"
-    simulate_cohort(Plan("polysomnography", 1, hours=0.2, seed=1), folder)
-    path = next(folder.rglob("*.edf"))
-    expected = sg.read_recording(path)
-    read = sg.read_recording(path.read_bytes(), id=expected.id)
-    assert list(read.signals) == list(expected.signals)
-    name = next(iter(read.signals))
-    assert np.array_equal(read.signals[name].samples[100:500], expected.signals[name].samples[100:500])
-
-
 @pytest.mark.parametrize("read", [sg.read_density, sg.read_hypnogram, sg.read_recording])
 def test_what_cannot_be_read_from_is_one_line(tmp_path, read):
     with pytest.raises(InputError, match="open as text"):
@@ -232,15 +211,6 @@ def test_what_cannot_be_read_from_is_one_line(tmp_path, read):
     closed.close()
     with pytest.raises(InputError, match="closed"):
         read(closed)
-
-
-@given(st.binary(max_size=300))
-def test_any_bytes_are_read_or_refused(data):
-    for read in (sg.read_density, sg.read_hypnogram, sg.read_recording):
-        try:
-            read(data)
-        except StageGuardError as error:
-            assert "\n" not in str(error)
 
 
 # ---- writing
@@ -345,7 +315,7 @@ def site(night):
 def test_the_web_is_read_and_not_written(site, night):
     density = sg.read_density(f"http://{site}/night 1.csv")
     assert np.array_equal(density.probabilities, sg.read_density(night).probabilities)
-    with pytest.raises(OutputError, match="can only be read"):
+    with pytest.raises(OutputError, match="only read"):
         density.save(f"http://{site}/out.csv")
     with pytest.raises(MissingFileError, match="No such file"):
         sg.read_density(f"http://{site}/none.csv")
@@ -392,60 +362,18 @@ def nights(memory, tmp_path):
     return memory
 
 
-def test_decode_goes_on_where_it_was(nights, run):
-    command = ("decode", "memory://nights", "-p", PROFILE, "-o", "memory://out")
-    assert run(*command).code == 0
-    names = {Path(name).name for name in nights.find("/out")}
-    assert {"cohort.tsv", "n 1#.hypnogram.tsv", "n 1#.hypnogram.json", "n 2#.hypnogram.json"} <= names
-    before = {name: (nights.cat(name), nights.created(name)) for name in nights.find("/out") if "n " in name}
-    nights.rm("/out/n 2#.hypnogram.json")  # as if it had been stopped between table and sidecar
-    assert run(*command).code == 0
-    after = {name: (nights.cat(name), nights.created(name)) for name in before}
-    assert after["/out/n 1#.hypnogram.json"] == before["/out/n 1#.hypnogram.json"]
-    assert {name: data for name, (data, _) in after.items()} == {
-        name: data for name, (data, _) in before.items()
-    }
-    assert run("verify", "memory://out/n 2#.hypnogram.tsv").code == 0
+COHORT = ("memory://nights", "--expert", "memory://expert")
 
 
 @pytest.mark.parametrize(
     ("command", "written"),
     [
-        (
-            ("decode", "memory://nights/n 1#.csv", "-p", PROFILE, "-o", "memory://o", "--svg"),
-            "n 1#.hypnogram.svg",
-        ),
         (("report", "memory://nights/n 1#.csv", "-p", PROFILE, "-o", "memory://o/n.html"), "n.html"),
-        (("report", "memory://nights", "-p", PROFILE, "-o", "memory://o/all.html"), "all.html"),
         (("stats", "memory://nights", "-p", PROFILE, "-o", "memory://o/s.tsv"), "s.tsv"),
-        (("check", "memory://expert", "-p", PROFILE), None),
         (("compare", "memory://expert", "memory://nights", "-p", PROFILE), None),
-        (("convert", "memory://expert", "--to", "luna-eannot", "-o", "memory://o"), "n 2#.eannot"),
         (("convert", "memory://expert/n 1#.txt", "-o", "memory://o/n.edf"), "n.edf"),
-        (("convert", "memory://nights", "-o", "memory://o/all.parquet"), "all.parquet"),
-        (("posterior", "memory://nights/n 1#.csv", "-p", PROFILE, "-o", "memory://o"), "n 1#.posterior.json"),
-        (
-            ("combine", "memory://nights/n 1#.csv", "memory://nights/n 2#.csv", "-o", "memory://o/c.csv"),
-            "c.csv",
-        ),
-        (
-            ("consensus", "memory://expert/n 1#.txt", "memory://expert/n 2#.txt", "-o", "memory://o/c.tsv"),
-            "c.tsv",
-        ),
-        (
-            (
-                "fit",
-                "memory://nights",
-                "--expert",
-                "memory://expert",
-                "-b",
-                PROFILE,
-                "-o",
-                "memory://o/p.toml",
-            ),
-            "p.toml",
-        ),
-        (("grade", "memory://nights", "--expert", "memory://expert", "-o", "memory://o/c.json"), "c.json"),
+        (("fit", *COHORT, "-b", PROFILE, "-o", "memory://o/p.toml"), "p.toml"),
+        (("grade", *COHORT, "-o", "memory://o/c.json"), "c.json"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
@@ -464,9 +392,6 @@ def test_commands_take_addresses(nights, run, tmp_path, monkeypatch, command, wr
         ("simulate", "--modality", "eeg-emg", "--subjects", "1", "--hours", "1", "-o", "memory://o"),
         ("review", "memory://nights", "-p", PROFILE),
         ("train", "memory://train.toml"),
-        ("study", "run", "memory://study.toml"),
-        ("data", "check", "sleep-accel", "memory://o"),
-        ("features", "memory://o", "--dataset", "sleep-accel", "--recipe", "actigraphy", "-o", "memory://f"),
     ],
     ids=lambda value: value[0],
 )

@@ -15,7 +15,7 @@ from click import UsageError
 from stageguard.cli import options as opt
 from stageguard.cli.command import option, packed
 from stageguard.errors import FileFormatError, InputError
-from stageguard.files import file_error, refuse_special
+from stageguard.files import file_error
 from stageguard.formats.density import DEFAULT_EPOCH_SECONDS
 from stageguard.formats.events import read_events
 from stageguard.formats.file_format import Kind
@@ -174,7 +174,6 @@ def read_scored(path: Path, options: ReadOptions) -> ScoredFile:
     """Read a hypnogram or probabilities, in the profile's scheme if there is a profile."""
     if is_folder(path):
         raise file_error(path, "is a folder, expected a file. Name the files in it.")
-    refuse_special(path)
     scheme = options.scheme or (None if options.profile is None else options.profile.scheme)
     is_scored = has_column(path, options.column) or _is_scored(path, scheme, options.density.format)
     read = _read_hypnogram if is_scored else _read_probabilities
@@ -272,7 +271,6 @@ class Experts:
         self._others: dict[str, list[Path]] = {}
         if source is None:
             return
-        refuse_special(source)
         if not source.exists():
             raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(source))
         if not is_folder(source):

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from stageguard.errors import FileFormatError, InputError, NoInputError, record_fault
-from stageguard.files import file_error, real_path, special
+from stageguard.files import file_error, real_path
 from stageguard.formats.cohort_split import split_table
 from stageguard.formats.companions import (
     MOMENT_WORDS,
@@ -168,7 +168,7 @@ def find_inputs(arguments: Sequence[Path], samples: Path | None, wanted: Wanted)
 
 
 def _input(path: Path) -> Input:
-    return Input(path, night_id(path), error=special(path))
+    return Input(path, night_id(path))
 
 
 def _once(nights: Sequence[Input]) -> tuple[list[Input], list[str]]:

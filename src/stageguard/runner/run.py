@@ -237,7 +237,7 @@ def check_folder(folder: Path | None) -> None:
     if folder is None:
         return
     if is_remote(folder):
-        if not store_of(folder).is_writable:
+        if store_of(folder).is_web:
             raise OutputError(f"cannot write to {folder}: web addresses can only be read.")
         if folder.is_file():
             raise OutputError(f"cannot write to {folder}: it is a file, expected a folder.")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stageguard.errors import ProfileError, StageGuardError, record_fault
-from stageguard.files import file_error, file_sha256, special
+from stageguard.files import file_error, file_sha256
 from stageguard.formats.cohort_dataset import describe_dataset
 from stageguard.formats.cohort_table import TABLE_SUFFIXES
 from stageguard.formats.outputs import (
@@ -197,7 +197,7 @@ def check_input(sidecar: Path, record: dict[str, Any], source: Path | None) -> t
     path = source if source is not None else _recorded_input(sidecar.parent, recorded)
     is_dataset = recorded is not None and "files" in recorded
     if not (is_folder(path) if is_dataset else path.is_file()):
-        return None, Check("input", False, special(path) or f"{path} not found. Name it with --input.")
+        return None, Check("input", False, f"{path} not found. Name it with --input.")
     if is_dataset:
         found = describe_dataset(path, [str(place) for place in recorded["files"]])
     else:
