@@ -37,7 +37,7 @@ def test_both_implementations_have_the_functions_of_the_contract():
             for name, value in vars(module).items()
             if callable(value) and name.islower() and not name.startswith("_")
         }
-        assert functions == stated
+        assert functions - {"uniforms"} == stated
         assert {"NAME", "MOST_STAGES", "LONGEST_MINIMUM"} <= set(vars(module))
 
 
@@ -89,7 +89,7 @@ def test_sums_equal_those_over_every_path(backend, case):
     scores = np.array([score for score, _, _ in paths])
     expected_total = np.logaddexp.reduce(scores)
     share = np.exp(scores - expected_total)
-    marginals, counts = np.zeros((n_epochs, 3)), np.zeros(a.n_edges)
+    marginals, counts = np.zeros((n_epochs, 3)), np.zeros(len(a.source))
     for p, (_, states, used) in zip(share, paths, strict=True):
         marginals[np.arange(n_epochs), a.stage[list(states)]] += p
         np.add.at(counts, used, p)

@@ -15,7 +15,7 @@ from nights import decode, one_hot, plain, random_mapping, random_probabilities
 from small import refusal
 from stageguard.errors import InputError, StageGuardWarning
 from stageguard.guard import kernels
-from stageguard.guard.kernels.reference_sums import uniforms
+from stageguard.guard.kernels.reference import uniforms
 from stageguard.guard.posterior import sample_like
 
 KINDS = {

@@ -111,10 +111,7 @@ class Automaton:
     `first[j] : first[j + 1]`, in the order in which ties are won: stay, then the earlier stage.
     """
 
-    profile: Profile
-    epoch_seconds: float
     stage: Ints32  # (n_states,)
-    age_epochs: Ints32  # (n_states,) age of the bout, counted until it no longer matters
     first: Ints32  # (n_states + 1,)
     source: Ints32  # (n_edges,)
     scaled: Floats  # (n_edges,)
@@ -127,39 +124,11 @@ class Automaton:
         """Number of states."""
         return len(self.stage)
 
-    @property
-    def n_edges(self) -> int:
-        """Number of edges, staying included."""
-        return len(self.source)
-
     def weighted(self, transition_weight: float) -> tuple[Ints32 | Floats, ...]:
         """Return the arrays that kernels take, at a transition weight."""
         weight = weigh(self.scaled, transition_weight) + self.fixed
         final = weigh(self.final, transition_weight)
         return self.stage, self.first, self.source, weight, self.initial, final
-
-    def describe(self) -> str:
-        """Return a description of the automaton for people."""
-        profile, names = self.profile, self.profile.scheme.names
-        lines = [
-            f"{profile.name} at {self.epoch_seconds:g} s epochs: {self.n_states} states, {self.n_edges} edges"
-        ]
-        minimum = minimum_epochs(profile, self.epoch_seconds)
-        for i, name in enumerate(names):
-            seconds = profile.min_bout_seconds.get(name)
-            bout = f"{seconds:g} s = {minimum[i]} epochs" if seconds else "none"
-            table = profile.durations.get(name)
-            lengths = f", bout lengths tabulated for 1 to {len(table)} epochs" if table else ""
-            lines.append(f"  {name}: {np.sum(self.stage == i)} states, minimum bout {bout}{lengths}")
-        flip, window = profile.flip_flop, "off"
-        if flip.penalty_nats:
-            window = f"{flip.penalty_nats:g} nats within {flip.window_epochs} epochs" + (
-                "; `decode` uses the paper's greedy pass, this automaton the exact window"
-                if flip.is_greedy
-                else ", exact"
-            )
-        lines += [f"  flip-flop: {window}", f"  stay = {profile.stay}, ends = {profile.ends}"]
-        return "\n".join(lines)
 
 
 class _State(NamedTuple):
@@ -207,7 +176,7 @@ def compile_automaton(
     Returns
     -------
     Automaton
-        Its states and edges; `describe` prints them.
+        Its states and edges.
     """
     return _Compiler(profile, epoch_seconds or profile.epoch_seconds, presleep).compile()
 
@@ -220,7 +189,6 @@ class _Compiler:
                 f"{epoch_seconds:g} s. Count them again at that epoch length, or remove the durations."
             )
         self.profile = profile
-        self.epoch_seconds = epoch_seconds
         self.tables = compile_tables(profile, epoch_seconds)
         self.minimum = [int(m) for m in self.tables.minimum_epochs]
         names = profile.scheme.names
@@ -244,10 +212,7 @@ class _Compiler:
         flat = [edge for group in incoming for edge in sorted(group)]
         starts = {self._start(stage) for stage in range(len(self.cap))}
         return Automaton(
-            profile=self.profile,
-            epoch_seconds=self.epoch_seconds,
             stage=np.array([s.stage for s in order], dtype=np.int32),
-            age_epochs=np.array([-s.negative_age for s in order], dtype=np.int32),
             first=np.cumsum([0] + [len(group) for group in incoming], dtype=np.int32),
             source=np.array([edge[1] for edge in flat], dtype=np.int32),
             scaled=np.array([edge[2] for edge in flat]),
@@ -334,14 +299,7 @@ class _Compiler:
     def _too_large(self) -> str:
         longest = int(np.argmax(self.cap))
         name = self.profile.scheme.names[longest]
+        key = f"durations.{name}" if longest in self.durations else f"min_bout_seconds.{name}"
         if self.window and sum(self.cap) <= MOST_STATES:
-            key, value = "flip_flop.window_epochs", f"{self.window}"
-        elif longest in self.durations:
-            key, value = f"durations.{name}", f"{len(self.profile.durations[name])} entries"
-        else:
-            key = f"min_bout_seconds.{name}"
-            value = f"{self.profile.min_bout_seconds[name]:g} ({self.cap[longest]} epochs)"
-        return (
-            f"{key} = {value} makes an automaton of more than {MOST_STATES:,} states. "
-            "Choose a smaller value, or merge stages."
-        )
+            key = "flip_flop.window_epochs"
+        return f"{key} makes an automaton of more than {MOST_STATES:,} states. Choose a smaller value."

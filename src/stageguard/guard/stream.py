@@ -17,7 +17,7 @@ from stageguard.arrays import Floats
 from stageguard.errors import InputError, StageGuardError
 from stageguard.files import parse_json
 from stageguard.guard.decode import profile_for
-from stageguard.guard.kernels.reference_sums import Automaton
+from stageguard.guard.kernels.reference import Automaton
 from stageguard.guard.night import (
     LONGEST_BRIDGE_SECONDS,
     GuardOptions,

@@ -18,7 +18,7 @@ import numpy as np
 from stageguard.arrays import Floats, Mask
 from stageguard.errors import InputError
 from stageguard.guard.clock import ClockRules
-from stageguard.guard.kernels.reference_sums import Automaton
+from stageguard.guard.kernels.reference import Automaton
 from stageguard.guard.solver import NO_PATH
 from stageguard.night.period import period_epochs
 

@@ -1,30 +1,112 @@
 """The kernels in plain NumPy: the readable specification, the fallback, and the oracle of the compiled ones.
 
-Arguments, results and the rule for ties: see `stageguard.guard.kernels`. Scores are logarithms throughout.
+Arguments, results and the rule for ties: see `stageguard.guard.kernels`. Scores are logarithms throughout, so
+that in sums nothing underflows that was not 0 as a product before.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from stageguard.arrays import CLIP, ROUNDING, SUM_TOLERANCE, Floats, Ints, Ints32, Labels
-from stageguard.guard.kernels.reference_sums import Bouts
-from stageguard.guard.kernels.reference_sums import draw as draw
-from stageguard.guard.kernels.reference_sums import draw_automaton as draw_automaton
-from stageguard.guard.kernels.reference_sums import draw_each as draw_each
-from stageguard.guard.kernels.reference_sums import draw_tables as draw_tables
-from stageguard.guard.kernels.reference_sums import forward_backward as forward_backward
-from stageguard.guard.kernels.reference_sums import smooth as smooth
-from stageguard.guard.kernels.reference_sums import smooth_automaton as smooth_automaton
+from stageguard.arrays import CLIP, ROUNDING, SUM_TOLERANCE, Floats, Indices, Ints, Ints32, Labels
 
 Spans = Sequence[tuple[int, int]]
+Streams = npt.NDArray[np.uint64]  # (n_draws,)
 
 NAME = "reference"
 LONGEST_MINIMUM = 1_000_000
 MOST_STAGES = 127
+
+_IGNORING = np.errstate(invalid="ignore", divide="ignore")  # -inf scores are the forbidden paths
+
+
+class Bouts(NamedTuple):
+    """Log-evidence of a stretch, and its rules in nats."""
+
+    evidence: Floats  # (n_epochs, n_stages)
+    stay: Floats  # (n_stages,)
+    change: Floats  # (n_stages, n_stages), -inf on the diagonal
+    minimum: Ints32  # (n_stages,)
+    censored: bool
+
+    @classmethod
+    def of(
+        cls,
+        rows: Floats,
+        products: bool,
+        clip: float,
+        weight: Floats,
+        stay: Floats,
+        change: Floats,
+        minimum: Ints32,
+        censored: bool,
+        clock: Floats | None = None,
+    ) -> Bouts:
+        """Return a stretch with its rules as logarithms; tables have one row."""
+        n_stages = len(minimum)
+        evidence, log_stay, log_change = rows, stay[0], change[0].reshape(n_stages, n_stages).copy()
+        if products:
+            shares = rows / rows.sum(axis=1, keepdims=True)
+            evidence = np.log(np.maximum(shares, clip)) + np.log(weight)
+            log_stay, log_change = np.log(log_stay), np.log(log_change)
+            if clock is not None:
+                evidence[: len(clock)] += np.log(clock[: len(evidence)])
+        np.fill_diagonal(log_change, -np.inf)
+        return cls(evidence, log_stay, log_change, minimum, censored)
+
+    def stretch(self, begin: int, end: int, s: int) -> float:
+        """Return the score of a bout of stage s over [begin, end): its evidence and stays."""
+        stays = (end - begin - 1) * self.stay[s] if end - begin > 1 else 0.0
+        return float(self.evidence[begin:end, s].sum() + stays)
+
+
+class Automaton(NamedTuple):
+    """The arrays of an automaton."""
+
+    stage: Ints32  # (n_states,)
+    first: Ints32  # (n_states + 1,)
+    source: Ints32  # (n_edges,)
+    weight: Floats  # (n_edges,)
+    initial: Floats  # (n_states,)
+    final_weight: Floats  # (n_states,)
+
+    @property
+    def target(self) -> Indices:
+        """The state that each edge leads to, (n_edges,)."""
+        return np.repeat(np.arange(len(self.stage)), np.diff(self.first))
+
+    def forward(self, evidence: Floats) -> Floats:
+        """Return the log-sum over all paths that lead to each state in each epoch."""
+        alpha, target = np.full(evidence.shape, -np.inf), self.target  # (n_epochs, n_states), (n_edges,)
+        alpha[0] = self.initial + evidence[0]
+        for t in range(1, len(evidence)):
+            np.logaddexp.at(alpha[t], target, alpha[t - 1, self.source] + self.weight)
+            alpha[t] += evidence[t]
+        return alpha
+
+    def sums(self, rows: Floats, counts: Floats | None = None) -> tuple[Floats, float]:
+        """Return stage marginals and the log-sum of a stretch; add the expected uses of edges to `counts`."""
+        source, target = self.source, self.target
+        evidence = rows[:, self.stage]  # (n_epochs, n_states)
+        alpha = self.forward(evidence)
+        beta = np.full(evidence.shape, -np.inf)  # (n_epochs, n_states)
+        beta[-1] = self.final_weight
+        for t in range(len(evidence) - 1, 0, -1):
+            np.logaddexp.at(beta[t - 1], source, self.weight + (evidence[t] + beta[t])[target])
+        total = float(np.logaddexp.reduce(alpha[-1] + beta[-1]))
+        # (n_epochs, n_states)
+        states = np.exp(alpha + beta - total) if total > -np.inf else np.full(evidence.shape, np.nan)
+        marginals = np.stack([states[:, self.stage == s].sum(axis=1) for s in range(rows.shape[1])], axis=1)
+        if counts is not None and total > -np.inf:
+            for t in range(1, len(evidence)):
+                following = (evidence[t] + beta[t])[target]  # (n_edges,)
+                counts += np.exp(alpha[t - 1, source] + self.weight + following - total)
+        return marginals, total
 
 
 def argmax(rows: Floats, weight: Floats, clock: Floats | None = None) -> tuple[Labels, bool]:
@@ -43,21 +125,20 @@ def curve(
     weight: Floats,
     stay: Floats,
     change: Floats,
-    minimum: Ints32,
-    censored: bool,
+    *ends: Any,
 ) -> tuple[list[int], list[list[int]]]:
     """Return stage changes (-1 without a path) and epochs in each stage at every transition weight."""
     switches, counts = [], []
     for i in range(len(stay)):
-        tables = (stay[i : i + 1], change[i : i + 1], minimum, censored)
-        labels, score = path(rows, spans, products, weight, *tables)
+        labels, score = path(rows, spans, products, weight, stay[i : i + 1], change[i : i + 1], *ends)
         parts = [labels[first:end] for first, end in spans]
         n_changes = sum(int(np.count_nonzero(np.diff(part))) for part in parts)
         switches.append(n_changes if score > -np.inf else -1)
-        counts.append(np.bincount(np.concatenate(parts), minlength=len(minimum)).tolist())
+        counts.append(np.bincount(np.concatenate(parts), minlength=rows.shape[1]).tolist())
     return switches, counts
 
 
+@_IGNORING
 def path(
     rows: Floats,
     spans: Spans,
@@ -71,13 +152,12 @@ def path(
 ) -> tuple[Labels, float]:
     """Return the labels of the best path, -1 outside of the spans, and its score."""
     labels, total = np.full(len(rows), -1, dtype=np.int8), 0.0
-    with np.errstate(invalid="ignore", divide="ignore"):  # -inf scores are the forbidden paths
-        for first, end in spans:
-            timed = None if clock is None else clock[first:end]
-            tables = (weight, stay, change, minimum, censored)
-            bouts = Bouts.of(rows[first:end], products, CLIP, *tables, timed)
-            labels[first:end], score = _viterbi_bouts(bouts)
-            total += score
+    for first, end in spans:
+        timed = None if clock is None else clock[first:end]
+        tables = (weight, stay, change, minimum, censored)
+        bouts = Bouts.of(rows[first:end], products, CLIP, *tables, timed)
+        labels[first:end], score = _viterbi_bouts(bouts)
+        total += score
     return labels, total
 
 
@@ -150,28 +230,15 @@ def _viterbi_bouts(b: Bouts) -> tuple[Labels, float]:
     return labels, float(best)
 
 
-def greedy(
-    rows: Floats,
-    products: bool,
-    weight: Floats,
-    stay: Floats,
-    change: Floats,
-    minimum: Ints32,
-    censored: bool,
-    penalty_nats: float,
-    window_epochs: int,
-) -> tuple[Labels, float]:
+@_IGNORING
+def greedy(rows: Floats, products: bool, weight: Floats, *rules: Any) -> tuple[Labels, float]:
     """Return the path of the paper's greedy flip-flop, and its score.
 
     It is Viterbi as above, but a switch costs `penalty_nats` more if the stage occurs in the surviving path's
     own last `window_epochs` epochs. That path need not be the best one: hence greedy.
     """
-    with np.errstate(invalid="ignore", divide="ignore"):
-        b = Bouts.of(rows, products, CLIP, weight, stay, change, minimum, censored)
-        return _viterbi_greedy(b, penalty_nats, window_epochs)
-
-
-def _viterbi_greedy(b: Bouts, penalty_nats: float, window_epochs: int) -> tuple[Labels, float]:
+    *bouts, penalty_nats, window_epochs = rules
+    b = Bouts.of(rows, products, CLIP, weight, *bouts)
     evidence, stay, change, minimum = b.evidence, b.stay, b.change, b.minimum
     n_epochs, n_stages = evidence.shape
     # Beyond this age a bout fills the whole window: older bouts of a stage are interchangeable.
@@ -212,19 +279,12 @@ def _viterbi_greedy(b: Bouts, penalty_nats: float, window_epochs: int) -> tuple[
     return np.array(labels, dtype=np.int8), best
 
 
-def automaton(
-    rows: Floats,
-    stage: Ints32,
-    first: Ints32,
-    source: Ints32,
-    weight: Floats,
-    initial: Floats,
-    final_weight: Floats,
-) -> tuple[Labels, float]:
+def automaton(rows: Floats, *tables: Any) -> tuple[Labels, float]:
     """Return the best path through an automaton, and its score.
 
     V[t, j] = E[t, stage_j] + max over edges i -> j of V[t-1, i] + weight; of equals the first edge wins.
     """
+    stage, first, source, weight, initial, final_weight = Automaton(*tables)
     evidence = rows[:, stage]  # (n_epochs, n_states)
     n_epochs, n_states = evidence.shape
     came_by = np.zeros((n_epochs, n_states), dtype=np.int64)  # edge into each state
@@ -248,37 +308,15 @@ def automaton(
     return labels, best
 
 
-def keep_greedy(
-    rows: Floats,
-    labels: Labels,
-    regions: Ints,
-    stay: Floats,
-    change: Floats,
-    minimum: Ints32,
-    censored: bool,
-    penalty_nats: float,
-    window_epochs: int,
-) -> tuple[float, Floats]:
+def keep_greedy(rows: Floats, labels: Labels, regions: Ints, *rules: Any) -> tuple[float, Floats]:
     """Return the score of `greedy` on log-evidence, and with each region pinned to its labels."""
-    rules = (stay, change, minimum, censored, penalty_nats, window_epochs)
     ones = np.ones(rows.shape[1])
     return _keep(rows, labels, regions, lambda pinned: greedy(pinned, False, ones, *rules)[1])
 
 
-def keep_automaton(
-    rows: Floats,
-    labels: Labels,
-    regions: Ints,
-    stage: Ints32,
-    first: Ints32,
-    source: Ints32,
-    weight: Floats,
-    initial: Floats,
-    final_weight: Floats,
-) -> tuple[float, Floats]:
+def keep_automaton(rows: Floats, labels: Labels, regions: Ints, *tables: Any) -> tuple[float, Floats]:
     """Return the score of `automaton`, and with each region pinned to its labels."""
-    rules = (stage, first, source, weight, initial, final_weight)
-    return _keep(rows, labels, regions, lambda pinned: automaton(pinned, *rules)[1])
+    return _keep(rows, labels, regions, lambda pinned: automaton(pinned, *tables)[1])
 
 
 def _keep(
@@ -291,6 +329,217 @@ def _keep(
         pinned[here, labels[first:end]] = rows[here, labels[first:end]]
         kept.append(score(pinned))
     return score(rows), np.array(kept)
+
+
+def uniforms(seed: int) -> Iterator[float]:
+    """Yield numbers in [0, 1): SplitMix64, 53 bits each."""
+    word, state = (1 << 64) - 1, int(seed)
+    while True:
+        state = (state + 0x9E3779B97F4A7C15) & word
+        z = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & word
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & word
+        yield ((z ^ (z >> 31)) >> 11) * 2.0**-53
+
+
+class Forward(NamedTuple):
+    """Log-sums over all paths that lead to a point, in nats."""
+
+    mature: Floats  # (n_epochs, n_stages) bouts that have reached their minimum, with the epoch's evidence
+    begin: Floats  # (n_epochs, n_stages) bouts that begin here, without its evidence
+    last: list[tuple[int, int, float]]  # (stage, age, score) at the end; age 0 is mature
+    total: float
+
+
+def _forward(b: Bouts) -> Forward:
+    n_epochs, n_stages = b.evidence.shape
+    mature = np.full((n_epochs, n_stages), -np.inf)
+    begin = np.full((n_epochs, n_stages), -np.inf)
+    at_once = b.minimum == 1  # (n_stages,)
+    begin[0] = np.where(at_once | (not b.censored), 0.0, -np.inf)
+    mature[0] = np.where(at_once | b.censored, b.evidence[0], -np.inf)
+    for t in range(1, n_epochs):
+        begin[t] = np.logaddexp.reduce(mature[t - 1][:, None] + b.change, axis=0)
+        mature[t] = mature[t - 1] + b.stay + b.evidence[t]
+        for s, m in enumerate(b.minimum):
+            if t - m + 1 >= 0:
+                fresh = begin[t - m + 1, s] + b.stretch(t - m + 1, t + 1, s)
+                mature[t, s] = np.logaddexp(mature[t, s], fresh)
+    last = []
+    for s, m in enumerate(b.minimum):
+        last.append((s, 0, float(mature[-1, s])))
+        last += [
+            (s, age, float(begin[-age, s]) + b.stretch(n_epochs - age, n_epochs, s))
+            for age in range(min(int(m) - 1, n_epochs), 0, -1)  # the recording's end may cut the last bout
+        ]
+    return Forward(mature, begin, last, float(np.logaddexp.reduce([score for _, _, score in last])))
+
+
+def _backward(b: Bouts) -> tuple[Floats, Floats]:
+    """Return log-sums over what follows a mature bout's epoch, and over a beginning bout and what follows."""
+    n_epochs, n_stages = b.evidence.shape
+    after = np.zeros((n_epochs, n_stages))
+    begun = np.empty((n_epochs, n_stages))
+    for t in range(n_epochs - 1, -1, -1):
+        for s, m in enumerate(b.minimum):
+            end = min(t + int(m), n_epochs)
+            begun[t, s] = b.stretch(t, end, s) + (after[end - 1, s] if end == t + m else 0.0)
+        if t > 0:
+            leaving = np.logaddexp.reduce(b.change + begun[t], axis=1)  # (n_stages,)
+            after[t - 1] = np.logaddexp(b.evidence[t] + b.stay + after[t], leaving)
+    return after, begun
+
+
+@_IGNORING
+def smooth(rows: Floats, clip: float, *rules: Any) -> tuple[Floats, float, bool]:
+    """Return marginals (n_epochs, n_stages) and the log-sum, for minimum bouts and a transition matrix."""
+    b = Bouts.of(rows, True, clip, *rules)
+    forward = _forward(b)
+    after, begun = _backward(b)
+    chances = np.exp(forward.mature + after - forward.total)  # (n_epochs, n_stages)
+    beginning = np.exp(forward.begin + begun - forward.total)  # (n_epochs, n_stages)
+    n_epochs = len(rows)
+    for s, m in enumerate(b.minimum):
+        for since in range(min(int(m) - 1, n_epochs)):  # too young to end
+            chances[since:, s] += beginning[: n_epochs - since, s]
+    # without a path, a switch may have been too costly for a double
+    return chances / chances.sum(axis=1, keepdims=True), forward.total, forward.total > -np.inf
+
+
+@_IGNORING
+def draw(
+    rows: Floats,
+    clip: float,
+    weight: Floats,
+    stay: Floats,
+    change: Floats,
+    minimum: Ints32,
+    censored: bool,
+    streams: Streams,
+    n_threads: int,
+    clock: Floats | None = None,
+) -> tuple[Labels, float, bool]:
+    """Draw paths; return labels (n_draws, n_epochs) and the log-sum."""
+    drawn = np.zeros((len(streams), len(rows)), dtype=np.int8)
+    b = Bouts.of(rows, True, clip, weight, stay, change, minimum, censored, clock)
+    forward = _forward(b)
+    if forward.total > -np.inf:
+        # (n_epochs - 1, n_stages) chance that a mature bout was there an epoch before
+        stays = np.exp(forward.mature[:-1] + b.stay + b.evidence[1:] - forward.mature[1:])
+        for i, seed in enumerate(streams.tolist()):
+            drawn[i] = _draw_bouts(b, forward, stays, uniforms(seed))
+    return drawn, forward.total, forward.total > -np.inf
+
+
+def draw_tables(
+    rows: Floats, weight: Floats, stay: Floats, change: Floats, *rules: Any
+) -> tuple[Labels, list[int]]:
+    """Draw one path per stream, each with factors of the stages and a table of its own; and those lost."""
+    minimum, censored, streams, _ = rules
+    drawn, lost = np.empty((len(streams), len(rows)), dtype=np.int8), []
+    for i in range(len(streams)):
+        own = slice(i, i + 1)
+        tables = weight[i], stay[own], change[own]
+        drawn[own], _, is_certain = draw(rows, 0.0, *tables, minimum, censored, streams[own], 1)
+        if not is_certain:
+            lost.append(i)
+    return drawn, lost
+
+
+def _draw_bouts(b: Bouts, forward: Forward, stays: Floats, random: Iterator[float]) -> Labels:
+    """Draw one path from its end to its start, bout by bout."""
+    labels = np.empty(len(b.evidence), dtype=np.int8)
+    chances = np.exp(np.array([score for _, _, score in forward.last]) - forward.total)  # (n_last,)
+    s, age, _ = forward.last[_pick(chances, next(random))]
+    end = len(labels)  # of the bout
+    while True:
+        start = end - age
+        if age == 0:
+            # One random number decides how far back a mature bout reaches: on while the chance is above it.
+            aim, chance, t = next(random), 1.0, end - 1
+            while t > 0:
+                chance *= stays[t - 1, s]
+                if not aim < chance:
+                    break
+                t -= 1
+            start = t - int(b.minimum[s]) + 1 if t > 0 else 0
+        labels[start:end] = s
+        if start == 0:
+            return labels
+        ways = forward.mature[start - 1] + b.change[:, s]  # (n_stages,)
+        s, age, end = _pick(np.exp(ways - np.logaddexp.reduce(ways)), next(random)), 0, start
+
+
+def _pick(chances: Floats, aim: float) -> int:
+    """Return the first index at which the cumulative chances exceed the aim; never one of chance 0."""
+    reached = np.cumsum(chances)
+    index = int(np.searchsorted(reached, aim, side="right"))
+    return index if index < len(chances) else int(np.flatnonzero(chances)[-1])
+
+
+def draw_each(rows: Floats, streams: Streams, n_threads: int) -> Labels:
+    """Draw every epoch by itself, from likelihoods: labels (n_draws, n_epochs)."""
+    reached = np.cumsum(rows, axis=1)  # (n_epochs, n_stages)
+    reached /= reached[:, -1:]
+    drawn = np.empty((len(streams), len(rows)), dtype=np.int8)
+    for i, seed in enumerate(streams.tolist()):
+        aims = np.fromiter(uniforms(seed), dtype=np.float64, count=len(rows))
+        drawn[i] = (aims[:, None] >= reached[:, :-1]).sum(axis=1)
+    return drawn
+
+
+def forward_backward(pieces: Sequence[Floats], table: Ints32, *rules: Any) -> tuple[Floats, Floats, Floats]:
+    """Sum over the paths of several pieces: log-sums, stage marginals, expected uses of each edge."""
+    stage, first, source, weight, initial, final_weight, want_edges, _ = rules
+    log_sums, marginals = [], []
+    counts = np.zeros((len(pieces), len(source)))
+    for piece, row, own in zip(pieces, table.tolist(), counts, strict=True):
+        a = Automaton(stage, first, source, weight[row], initial[row], final_weight[row])
+        found, total = a.sums(piece, own if want_edges else None)
+        log_sums.append(total)
+        marginals.append(found)
+    return np.array(log_sums), np.concatenate(marginals), counts
+
+
+def smooth_automaton(rows: Floats, products: bool, *tables: Any) -> tuple[Floats, float, bool]:
+    """Return marginals and the log-sum of log-evidence; `products` matters to the compiled twin only."""
+    marginals, total = Automaton(*tables).sums(rows)
+    marginals /= marginals.sum(axis=1, keepdims=True)
+    return marginals, total, True
+
+
+def draw_automaton(rows: Floats, products: bool, *rules: Any) -> tuple[Labels, float, bool]:
+    """Draw paths of log-evidence; return labels (n_draws, n_epochs) and the log-sum."""
+    *tables, streams, _ = rules
+    a = Automaton(*tables)
+    random = [uniforms(seed) for seed in streams.tolist()]
+    alpha = a.forward(rows[:, a.stage])  # (n_epochs, n_states)
+    ending = alpha[-1] + a.final_weight  # (n_states,)
+    total = float(np.logaddexp.reduce(ending))
+    drawn = np.zeros((len(random), len(rows)), dtype=np.int8)
+    if total > -np.inf:
+        chances = np.exp(ending - total)
+        states = [_pick(chances, next(numbers)) for numbers in random]
+        for t in range(len(rows) - 1, 0, -1):
+            drawn[:, t] = a.stage[states]
+            states = _draw_sources(a, alpha[t - 1], states, random)
+        drawn[:, 0] = a.stage[states]
+    return drawn, total, True
+
+
+def _draw_sources(
+    a: Automaton, alpha: Floats, states: list[int], random: Sequence[Iterator[float]]
+) -> list[int]:
+    """Draw the state before each state; a state with one incoming edge takes no random number."""
+    chances: dict[int, Floats] = {}
+    for state in set(states):
+        edges = slice(a.first[state], a.first[state + 1])
+        ways = alpha[a.source[edges]] + a.weight[edges]  # (edges into the state,)
+        chances[state] = np.exp(ways - np.logaddexp.reduce(ways))
+    sources = []
+    for state, numbers in zip(states, random, strict=True):
+        edge = 0 if len(chances[state]) == 1 else _pick(chances[state], next(numbers))
+        sources.append(int(a.source[a.first[state] + edge]))
+    return sources
 
 
 def sleep_onsets(labels: Labels, wake: int, restart_epochs: float, start: int, stop: int) -> tuple[int, ...]:
