@@ -47,7 +47,6 @@ def names_columns(value: object) -> bool:
 def array_of(value: object, what: str, reader: str) -> npt.NDArray[Any]:
     """Return plain values as an array; refuse tables, whose column names NumPy ignores, and other objects.
 
-    NumPy treats anything with a length as a list and asks for its items one by one, which may never end.
     In messages, `what` names the values, and `reader` the function that reads files and other tools' objects.
     """
     if type(value) is np.ndarray:  # the fast way, for streams that pass row after row
@@ -62,22 +61,19 @@ def array_of(value: object, what: str, reader: str) -> npt.NDArray[Any]:
             f"{what} are a {type_name(value)}, which names its columns, expected a plain array. "
             f"Read it by name: sg.{reader}(...)."
         )
+    if any(hasattr(each, "harden_mask") for each in (value if isinstance(value, list | tuple) else [value])):
+        raise InputError(f"{what} are masked, expected a plain array, NaN where a value is missing.")
     try:
-        if hasattr(value, "detach"):
-            return array_of_tensor(value)
-        _refuse_opaque(value, what, reader)
-        if isinstance(value, list | tuple) and any(hasattr(each, "mask") for each in value):
-            data = np.asarray([0 if each is np.ma.masked else np.ma.getdata(each) for each in value])
-            return np.ma.MaskedArray(data, [np.ma.getmaskarray(each) for each in value])
-        return np.asanyarray(value)
-    except InputError:
-        raise
-    except RecursionError:
-        raise InputError(f"{what} are lists that are nested too deeply, expected an array.") from None
+        array = array_of_tensor(value) if hasattr(value, "detach") else np.asanyarray(value)
     except ValueError:
         raise InputError(f"{what} have rows of different lengths, expected an array.") from None
     except (TypeError, RuntimeError) as error:
         raise InputError(f"{what} cannot be read as an array: {' '.join(str(error).split())}") from None
+    if array.ndim == 0 and array.dtype == object:
+        raise InputError(
+            f"{what} are a {type_name(value)}, expected an array. Other tools' objects: sg.{reader}."
+        )
+    return array
 
 
 def unmasked(array: npt.NDArray[Any], missing: float | str | None) -> npt.NDArray[Any]:
@@ -90,42 +86,14 @@ def unmasked(array: npt.NDArray[Any], missing: float | str | None) -> npt.NDArra
 def array_of_tensor(tensor: Any) -> npt.NDArray[Any]:
     """Return the values of a `torch.Tensor` of any precision, with or without gradients, from any device."""
     plain = tensor.detach().cpu()
-    if str(plain.layout) != "torch.strided":  # sparse ones
-        plain = plain.to_dense()
-    is_half = plain.is_floating_point() and plain.element_size() == 2
     values: npt.NDArray[Any] = (plain.double() if plain.is_floating_point() else plain).numpy()
-    return _rows_of_half_precision(values) if is_half else values
-
-
-# Largest error of a row's sum after a softmax in bfloat16, which has eight bits: a few of its last digits.
-_HALF_TOLERANCE = 2**-6
-
-
-def _rows_of_half_precision(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return probabilities (..., stages) divided by their sums, which rounding moved; others as they are.
-
-    So are their logarithms, which have no value above 0.
-    """
-    if values.ndim < 2 or not values.size:
-        return values
-    are_logs = bool((values < 0).any())
-    if are_logs and (values > 0).any():
-        return values  # logits
-    sums = (np.exp(values) if are_logs else values).sum(axis=-1, keepdims=True)
-    is_off = np.abs(sums - 1.0) > _HALF_TOLERANCE  # False for rows of NaN, which have no evidence
-    if is_off.any():
-        return values
-    divided: npt.NDArray[Any] = values - np.log(sums) if are_logs else values / sums
-    return divided
+    return values
 
 
 def n_dimensions(value: object) -> int | None:
     """Return the number of dimensions of an array, nested lists or a single value; None for other objects."""
     if isinstance(value, list | tuple):
-        try:
-            inner = n_dimensions(value[0]) if value else 0
-        except RecursionError:  # a list that holds itself
-            return None
+        inner = n_dimensions(value[0]) if value else 0
         return None if inner is None else 1 + inner
     n = 0 if isinstance(value, Number | str) else getattr(value, "ndim", None)
     return n if isinstance(n, int) else None
@@ -140,24 +108,8 @@ def refuse_unordered(value: object, what: str) -> None:
     """Refuse a pandas series whose index shows that its values are not in order of time."""
     if getattr(getattr(value, "index", None), "is_monotonic_increasing", True) is False:
         raise InputError(
-            f"{what} have an index that does not increase, expected values in the order of epochs. Sort them "
-            "(sort_index), or drop the index if they are in order (reset_index(drop=True))."
+            f"{what} have an index that does not increase, expected epochs in order: sort_index()."
         )
-
-
-def _refuse_opaque(value: object, what: str, reader: str) -> None:
-    if isinstance(value, list | tuple):
-        for each in value:
-            if not isinstance(each, float):
-                _refuse_opaque(each, what, reader)
-    elif not isinstance(value, Number | str | None) and not hasattr(value, "__array__"):
-        try:
-            memoryview(value)  # type: ignore[arg-type]
-        except TypeError:
-            raise InputError(
-                f"{what} are a {type_name(value)}, expected an array. What other tools hold is read by "
-                f"sg.{reader}."
-            ) from None
 
 
 def number(

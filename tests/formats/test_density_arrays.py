@@ -35,8 +35,6 @@ def test_an_array_with_the_names_of_its_columns():
     np.testing.assert_array_equal(density.probabilities, P)
     assert (density.epoch_seconds, density.source) == (4.0, "numpy.ndarray")
     assert sg.read_density(P.tolist(), stages="W,N1,N2,N3,R").n_epochs == 24
-    masked = np.ma.masked_array(P, mask=np.repeat(np.arange(24) == 3, 5).reshape(24, 5))
-    assert np.isnan(sg.read_density(masked, stages=FIVE).probabilities[3]).all()
 
 
 def test_an_array_without_names_is_refused():

@@ -30,6 +30,7 @@ from stageguard.guard.night import GuardOptions
         (np.full(6, 0.5), [r"\(6,\)|1-D|one-dimensional", r"expected"]),
         (np.full((1, 2, 4, 3), 1 / 3), [r"\(1, 2, 4, 3\)|4-D", r"expected"]),
         (np.full((4, 3), 0.3 + 0j), [r"complex"]),
+        (np.ma.masked_less(np.full((4, 3), 0.3), 0.1), [r"masked"]),
         (np.ones((4, 3), dtype=bool), [r"true/false|bool"]),
         (np.full((4, 3), np.nan), [r"NaN", r"every|all|no "]),
     ],
@@ -275,9 +276,8 @@ def test_something_else_than_a_profile_is_refused():
         lambda p: np.repeat(p, 2, axis=0)[::2],
         lambda p: np.hstack([p, p])[:, :3],
         lambda p: p.astype(">f8"),
-        lambda p: np.ma.masked_array(p),
     ],
-    ids=["float16", "float32", "fortran", "nested list", "strided", "view", "big endian", "masked"],
+    ids=["float16", "float32", "fortran", "nested list", "strided", "view", "big endian"],
 )
 def test_any_layout_and_width_gives_the_same_hypnogram(backend, convert):
     expected = sg.decode(night(), profile_of())
@@ -306,31 +306,6 @@ def test_a_list_says_which_night_is_no_matrix(wrong):
 def test_whole_numbers_are_fine(backend):
     array = np.eye(3, dtype=int)[[0, 0, 0, 1, 1, 1]]
     assert sg.decode(array, profile_of()).stages.tolist() == ["W"] * 3 + ["N"] * 3
-
-
-def test_a_masked_row_is_an_epoch_without_evidence(backend):
-    array = np.ma.masked_array(night(), mask=np.zeros((40, 3), dtype=bool))
-    array[6:8] = np.ma.masked
-    lost = night()
-    lost[6:8] = np.nan
-    result, expected = sg.decode(array, profile_of()), sg.decode(lost, profile_of())
-    assert result.hypnogram == expected.hypnogram
-    assert np.flatnonzero(result.filled).tolist() == [6, 7]
-    columns = {name: array[:, index] for index, name in enumerate(profile_of().scheme.names)}
-    for given in (list(array), columns):
-        assert sg.decode(given, profile_of()).hypnogram.labels.tolist() == expected.hypnogram.labels.tolist()
-    array[9, 1] = np.ma.masked
-    lost[9] = np.nan
-    with pytest.warns(sg.StageGuardWarning, match="1 of 40 rows are masked in part"):
-        assert sg.decode(array, profile_of()).hypnogram == sg.decode(lost, profile_of()).hypnogram
-
-
-def test_masked_names_are_unscored_and_masked_quality_is_refused():
-    names = np.ma.masked_array(["W"] * 10 + ["N"] * 30, mask=np.arange(40) % 20 == 0)
-    assert np.flatnonzero(sg.decode(names, "human-psg-3").argmax < 0).tolist() == [0, 20]
-    assert np.flatnonzero(sg.decode(names.tolist(), "human-psg-3").argmax < 0).tolist() == [0, 20]
-    with pytest.raises(InputError, match="quality is nan at epoch 3, expected"):
-        sg.decode(night(), profile_of(), quality=np.ma.masked_equal(np.arange(40) == 3, True))
 
 
 def test_a_density_object_brings_its_own_stages_and_epoch_length(backend):

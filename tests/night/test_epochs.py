@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from feature_nights import feature_table
 from made_recordings import recording, signal
 from messages import naming
-from stageguard.night.recording import EpochGrid, Series
+from stageguard.night.recording import EpochGrid
 
 
 def scoring(epoch_seconds, n_epochs=4):
@@ -71,16 +70,3 @@ def test_what_is_no_recording_is_refused_with_the_way_to_get_one(given):
     for call in (lambda: sg.features(given, "human-eeg"), lambda: sg.signal_quality(given, "eeg-emg")):
         with pytest.raises(sg.InputError, match=naming("sg.read_recording", "path")):
             call()
-
-
-def test_masked_samples_and_features_are_missing():
-    masked = np.ma.masked_less(np.arange(6.0), 2)
-    assert np.isnan(sg.Signal("C4", masked, 1.0, "uV").read()).tolist() == [True, True, *[False] * 4]
-    series = Series("rr", np.arange(6.0), masked, "s")
-    assert np.isnan(series.values).tolist() == [True, True, *[False] * 4]
-    rows = np.ma.array(np.ones((8, 4), dtype=np.float32))
-    rows[2] = np.ma.masked
-    labels = np.ma.masked_equal([0, 1, 2, 0, 1, 2, 0, 9], 9)
-    table = feature_table(1, values=rows, labels=labels, epochs=None)
-    assert np.flatnonzero(np.isnan(table.values).all(axis=(1, 2))).tolist() == [2]
-    assert table.labels.tolist() == [0, 1, 2, 0, 1, 2, 0, -1]

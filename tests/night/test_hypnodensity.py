@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-import stageguard as sg
 from messages import mentions
 from stageguard.errors import InputError
 from stageguard.night.hypnodensity import (
@@ -177,7 +176,6 @@ def test_a_float64_matrix_in_c_order_is_not_copied():
         ("strided", lambda p: np.repeat(p, 2, axis=0)[::2]),
         ("matrix", lambda p: p.view(np.matrix)),
         ("list", lambda p: p.tolist()),
-        ("masked nowhere", np.ma.MaskedArray),
     ],
 )
 def test_any_layout_becomes_the_same_plain_matrix(name, change):
@@ -200,24 +198,6 @@ def test_read_only_input_is_accepted_and_left_alone():
 
 def test_whole_numbers_are_numbers():
     assert as_float_matrix([[1, 0], [0, 1]], 2, WS2.names).tolist() == [[1.0, 0.0], [0.0, 1.0]]
-
-
-def test_fully_masked_row_becomes_a_row_without_evidence():
-    masked = np.ma.MaskedArray(night(), mask=np.arange(40)[:, None] == [5, 5, 5])
-    matrix = as_float_matrix(masked, 3, WNR3.names)
-    assert np.flatnonzero(np.isnan(matrix).any(axis=1)).tolist() == [5]
-    assert np.isnan(matrix[5]).all()
-    assert not np.isnan(masked.data).any()
-
-
-@pytest.mark.parametrize("kind", [np.ma.asarray, list, lambda masked: masked.astype("f4")])
-def test_a_row_that_is_masked_in_part_is_missing_and_said_to_be(kind):
-    masked = kind(np.ma.MaskedArray(night(), mask=np.arange(40)[:, None] == [1, 7, 7]))
-    told = r"^X: 2 of 40 rows are masked in part \(the first is row 1\) and count as missing: their epochs"
-    with pytest.warns(sg.StageGuardWarning, match=told):
-        matrix = as_float_matrix(masked, 3, WNR3.names, what="X")
-    assert np.flatnonzero(np.isnan(matrix).all(axis=1)).tolist() == [1, 7]
-    assert np.flatnonzero(np.isnan(matrix).any(axis=1)).tolist() == [1, 7]
 
 
 class Unreadable:

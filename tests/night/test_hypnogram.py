@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import stageguard as sg
 from stageguard.errors import InputError
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import AASM5, WNR3
@@ -55,20 +54,6 @@ def test_read_only_labels_are_not_copied():
     mine = np.zeros(3, dtype=np.int8)
     mine.flags.writeable = False
     assert Hypnogram(mine, WNR3, 30).labels is mine
-
-
-@pytest.mark.parametrize("dtype", [np.int16, np.uint8])
-def test_masked_labels_are_unscored(dtype):
-    masked = np.ma.MaskedArray(np.array([2, 99, 1], dtype=dtype), mask=[False, True, False])
-    assert Hypnogram(masked, WNR3, 30).labels.tolist() == [2, UNSCORED, 1]
-    assert Hypnogram(list(masked), WNR3, 30).labels.tolist() == [2, UNSCORED, 1]
-    coded = np.ma.MaskedArray(np.array([2, 4, 0], dtype=dtype), mask=[False, True, False])
-    read = sg.read_hypnogram(coded, epoch_seconds=30, format="numbers-yasa")
-    assert read.stages.tolist() == ["N2", "?", "W"]
-
-
-def test_unmasked_masked_array_is_taken_as_it_is():
-    assert Hypnogram(np.ma.MaskedArray([2, 1]), WNR3, 30).labels.tolist() == [2, 1]
 
 
 def test_equality_and_hash_are_by_content():

@@ -578,7 +578,7 @@ def check_segments(segments: Segments | None, n_epochs: int) -> tuple[int, ...]:
     """Return the first epoch of every segment, 0 included."""
     if segments is None:
         return (0,)
-    starts = np.asarray(checks.unmasked(checks.array_of(segments, "segments", "read_density"), np.nan))
+    starts = checks.array_of(segments, "segments", "read_density")
     if starts.ndim != 1 or (starts.size and starts.dtype.kind not in "iu"):
         raise InputError(
             f"segments are {checks.shown(segments)}, expected a list of first epochs such as [0, 480]."
@@ -597,8 +597,7 @@ def check_quality(quality: npt.ArrayLike | None, n_epochs: int) -> Floats | None
         return None
     checks.refuse_unordered(quality, "quality values")
     try:
-        given = checks.unmasked(checks.array_of(quality, "quality values", "signal_quality"), np.nan)
-        beta = np.asarray(given, dtype=np.float64)
+        beta = np.asarray(checks.array_of(quality, "quality values", "signal_quality"), dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise InputError(
             "quality holds no numbers, expected one value from 0 (clean) to 1 (lost) per epoch."

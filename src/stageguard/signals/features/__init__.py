@@ -191,14 +191,14 @@ class Features(ComparedByValue):
 
 
 def _whole(given: npt.ArrayLike) -> Ints:
-    """Return whole numbers, -1 where masked; nothing for other ones."""
-    values = checks.unmasked(np.asanyarray(given), UNSCORED)
+    """Return whole numbers; nothing for other ones."""
+    values = checks.array_of(given, "numbers of epochs", "read_hypnogram")
     return values.astype(np.int64) if values.dtype.kind in "iu" else np.zeros(0, dtype=np.int64)
 
 
 def _checked_values(where: str, given: npt.ArrayLike, names: Sequence[str]) -> Floats32:
     """Return features as (epochs, frames, features) in single precision."""
-    values = checks.unmasked(np.asanyarray(given), np.nan)
+    values = checks.array_of(given, f"{where}: features", "features")
     if values.dtype.kind not in "biuf":
         raise InputError(f"{where}: features are {values.dtype}, expected real numbers.")
     values = values[:, None, :] if values.ndim == 2 else values
