@@ -5,7 +5,7 @@ import pytest
 
 import stageguard as sg
 from peers import luna_statistics, random_labels
-from stageguard.measures.cycles import cycles_of
+from stageguard.measures.bouts import cycles_of
 
 W, N1, N2, N3, R, U = 0, 1, 2, 3, 4, -1
 

@@ -167,7 +167,7 @@ def test_what_cannot_be_merged_is_refused():
     refusal(error, "^night 1: ")
     with pytest.raises(InputError) as error:
         sg.among_experts([[scoring("WN")] * 2, [scoring("WN")] * 3], [scoring("WN")] * 2)
-    refusal(error, "nights have 2, 3 experts")
+    refusal(error, "nights have 2 to 3 experts")
 
 
 def test_a_stager_without_kappa_has_no_place_but_a_reason():

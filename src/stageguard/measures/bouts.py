@@ -1,26 +1,40 @@
-"""Scored nights as measures take them: the period a profile measures, bouts, and adjacent pairs of labels."""
+"""Scored nights as measures take them: the period a profile measures, bouts, adjacent pairs, cycles, hours.
+
+Cycles are those of Feinberg and Floyd. A REM period is REM with interruptions of less than 15 min; the first
+may be of any length, later ones last 5 min or more. Cycles are divided by REM periods, and by 15 min or more
+of nothing but wake, N1 and unscored epochs. A cycle begins with the first deeper sleep after a divider, and
+counts if it has 15 min of NREM, N1 included. The REM period that closes it belongs to it; a cycle need not
+have one.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from stageguard import checks
-from stageguard.arrays import Indices, Ints, Labels, Mask
+from stageguard.arrays import DAY_SECONDS, NAN, Indices, Ints, Labels, Mask
 from stageguard.errors import InputError
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.period import Period
-from stageguard.night.timing import Moment, lights_window
+from stageguard.night.stages import StageScheme, canonical_name
+from stageguard.night.timing import Moment, clock_seconds, lights_window, time_of_day
 from stageguard.profile.labels import in_stages_of
 from stageguard.profile.profile import Profile
 
 ScoredNight = Decoding | Hypnogram
 TOLERANCE_EPOCHS = 2  # how far off a recovered rare pair may lie
+LIGHT_PHASE_SECONDS = 43200.0  # 12 h of light and 12 h of darkness
+DIVIDER_SECONDS = 15 * 60.0  # of wake that parts cycles, and of a pause that parts REM periods
+SHORTEST_REM_SECONDS = 5 * 60.0
+SHORTEST_NREM_SECONDS = 15 * 60.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,9 +119,7 @@ def hypnogram_before(decoding: Decoding) -> Hypnogram:
 
 def cuts_of(night: ScoredNight) -> Sequence[int]:
     """Return the first epochs of a decoding's later segments; no epochs are adjacent across such a cut."""
-    if not isinstance(night, Decoding):
-        return ()
-    return night.night.segments
+    return night.night.segments if isinstance(night, Decoding) else ()
 
 
 Lights = tuple[Moment | None, Moment | None]  # off, on
@@ -137,3 +149,116 @@ def labels_in(labels: Labels, period: Period, cuts: Sequence[int]) -> Labels:
     # indices of np.insert refer to the array before any insertion
     inside = [cut - first for cut in cuts if first < cut < stop]
     return np.insert(labels[first:stop], inside, UNSCORED) if inside else labels[first:stop]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DayPart:
+    """An hour or a phase of a recording."""
+
+    name: str  # ``light``, ``dark``, ``ZT 3`` (fourth hour after lights on), ``hour 3`` (fourth of TIB)
+    n_epochs: int  # the first and the last hour may be cut short
+    scored_minutes: float
+    stage_minutes: Mapping[str, float]
+    stage_percent: Mapping[str, float]  # of the scored time; NaN where nothing is scored
+    bouts: Mapping[str, int]  # that begin in it
+    mean_bout_minutes: Mapping[str, float]  # of these, wherever they end; NaN without one
+
+
+def zeitgeber_seconds(hypnogram: Hypnogram, lights_on_phase: str, first: int) -> float:
+    """Return how long before an epoch the lights of a 12 h : 12 h cycle went on."""
+    # the cycle repeats every day, so the remainder of a day is enough
+    clock = clock_seconds(lights_on_phase, "lights_on_phase")
+    start = time_of_day(hypnogram.start, lights_on_phase, "lights_on_phase")
+    return (start + first * hypnogram.epoch_seconds - clock) % DAY_SECONDS
+
+
+def phases_of(
+    labels: Labels, scheme: StageScheme, epoch_seconds: float, zeitgeber: float | None
+) -> Mapping[str, DayPart]:
+    """Return stage times in the light and in the dark, all days together; empty without a light cycle."""
+    if zeitgeber is None:
+        return {}
+    elapsed = np.arange(len(labels)) * epoch_seconds + zeitgeber
+    in_dark = (elapsed % DAY_SECONDS >= LIGHT_PHASE_SECONDS).astype(np.intp)
+    return {part.name: part for part in _parts(labels, scheme, epoch_seconds, in_dark, ["light", "dark"])}
+
+
+def hours_of(
+    labels: Labels, scheme: StageScheme, epoch_seconds: float, zeitgeber: float | None
+) -> tuple[DayPart, ...]:
+    """Return stage times per hour: hours after lights on, or of the recording without a light cycle."""
+    elapsed = np.arange(len(labels)) * epoch_seconds + (zeitgeber or 0.0)
+    hours = (elapsed // 3600.0).astype(np.intp)
+    # hours are counted on without a gap, so that an unscored hour keeps its row
+    numbers = range(int(hours[0]), int(hours[-1]) + 1)
+    names = [f"hour {n}" if zeitgeber is None else f"ZT {n % 24}" for n in numbers]
+    return tuple(_parts(labels, scheme, epoch_seconds, hours - hours[0], names))
+
+
+def _parts(
+    labels: Labels, scheme: StageScheme, epoch_seconds: float, part_of: Indices, names: list[str]
+) -> list[DayPart]:
+    """Return one part per name; `part_of` is the index of each epoch's part."""
+    minutes, shape = epoch_seconds / 60.0, (len(names), scheme.n_stages + 1)
+    bouts = bouts_of(labels)
+
+    def counted(parts: Indices, stages: Labels, weights: Indices | None = None) -> npt.NDArray[Any]:
+        cells = parts * shape[1] + stages + 1  # column 0: unscored
+        return np.bincount(cells, weights, minlength=shape[0] * shape[1]).reshape(shape)
+
+    # a bout belongs to the part it begins in, however far it reaches into the next
+    begins = part_of[bouts.starts], bouts.stages
+    tables = counted(part_of, labels), counted(*begins), counted(*begins, bouts.lengths)
+    parts = []
+    for name, n_epochs, n_bouts, length in zip(names, *tables, strict=True):
+        n_scored = n_epochs[1:].sum()
+        by_stage = [
+            dict(zip(scheme.names, values.tolist(), strict=True))
+            for values in (
+                n_epochs[1:] * minutes,
+                100.0 * (n_epochs[1:] / n_scored if n_scored else np.full(scheme.n_stages, NAN)),
+                n_bouts[1:],
+                # no bout begins in it: no mean, rather than 0
+                np.where(n_bouts > 0, length / np.maximum(n_bouts, 1), NAN)[1:] * minutes,
+            )
+        ]
+        parts.append(DayPart(name, int(n_epochs.sum()), float(n_scored * minutes), *by_stage))
+    return parts
+
+
+def cycles_of(labels: Labels, scheme: StageScheme, epoch_seconds: float) -> list[tuple[int, int]]:
+    """Return the first epoch of each cycle's NREM, and the end of the REM, or of the sleep, that closes it.
+
+    The scheme must have wake and REM.
+    """
+    n_divider, shortest_rem, shortest_nrem = (
+        whole_epochs(seconds, epoch_seconds)
+        for seconds in (DIVIDER_SECONDS, SHORTEST_REM_SECONDS, SHORTEST_NREM_SECONDS)
+    )
+    is_rem = labels == scheme.rem_index
+    # N1 counts as NREM within a cycle, but does not begin one
+    is_nrem = (labels != UNSCORED) & (labels != scheme.wake_index) & ~is_rem
+    light = [name == scheme.wake or canonical_name(name) == "N1" for name in scheme.names]
+    is_light = np.array([*light, True])[labels]  # the last is found by -1, unscored
+    # REM is not light either: a short REM period that does not divide may begin a cycle
+    deeper = np.flatnonzero(~is_light)
+    rem_periods: list[tuple[int, int]] = []
+    for start, stop in runs_of(is_rem).tolist():
+        if rem_periods and start - rem_periods[-1][1] < n_divider:
+            rem_periods[-1] = rem_periods[-1][0], stop
+        else:
+            rem_periods.append((start, stop))
+    long_light = [(start, stop) for start, stop in runs_of(is_light).tolist() if stop - start >= n_divider]
+    cycles: list[tuple[int, int]] = []
+    end_of_divider = 0
+    for start, stop in sorted([*rem_periods, *long_light, (len(labels), len(labels))]):
+        is_rem_period = (start, stop) in rem_periods
+        if cycles and is_rem_period and stop - start < shortest_rem:
+            continue  # so short a later REM period is part of the NREM around it
+        inside = deeper[(deeper >= end_of_divider) & (deeper < start)]
+        if len(inside) and np.count_nonzero(is_nrem[inside[0] : start]) >= shortest_nrem:
+            # the light epochs that end the night are not part of its last cycle
+            end_of_sleep = int(inside[-1]) + 1 if start == len(labels) else start
+            cycles.append((int(inside[0]), stop if is_rem_period else end_of_sleep))
+        end_of_divider = stop
+    return cycles

@@ -14,8 +14,7 @@ import numpy as np
 from stageguard.arrays import NAN, Floats
 from stageguard.errors import InputError, MissingExtraError
 from stageguard.guard.explain import Effect
-from stageguard.measures.bouts import bouts_of, period_for
-from stageguard.measures.cycles import DayPart
+from stageguard.measures.bouts import DayPart, bouts_of, period_for
 from stageguard.measures.samples import (
     Difference,
     Estimate,

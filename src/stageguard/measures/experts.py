@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -23,12 +23,16 @@ from stageguard.arrays import ComparedByValue, Floats, Ints, Labels
 from stageguard.errors import InputError, StageGuardError
 from stageguard.measures.agreement import cohen_kappa
 from stageguard.measures.bouts import ScoredNight, contingency, expert_of, hypnogram_of
+from stageguard.measures.samples import mean_of
 from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 
 Method = Literal["soft-agreement", "majority"]
 
-METHODS = ("soft-agreement", "majority")
+# A scorer disagrees with all if the mean kappa with the others is lower than theirs by more than this: over
+# the 25 nights of DOD-H, that of its five scorers is at most .07 lower; on two of the nights, one is.
+DISAGREES = 0.3
+LEAST_CHANGES = 10  # of stage: scorings with fewer may be equal by chance
 
 
 def consensus(hypnograms: Sequence[Hypnogram], method: Method = "soft-agreement") -> Hypnogram:
@@ -59,7 +63,7 @@ def consensus(hypnograms: Sequence[Hypnogram], method: Method = "soft-agreement"
     >>> sg.consensus(scorings).stages.tolist()
     ['W', 'N', 'N', 'R']
     """
-    checks.choice(method, "method", METHODS)
+    checks.choice(method, "method", get_args(Method))
     labels, first = _panel(hypnograms)
     votes = _votes(labels, first.scheme.n_stages)  # (n_epochs, n_stages)
     merged = votes.argmax(axis=1).astype(np.int8)
@@ -80,17 +84,7 @@ def consensus(hypnograms: Sequence[Hypnogram], method: Method = "soft-agreement"
 
 
 def soft_agreement(hypnograms: Sequence[Hypnogram]) -> tuple[float, ...]:
-    """Return the soft agreement of each scorer with the others.
-
-    Parameters
-    ----------
-    hypnograms : sequence of Hypnogram
-        The scorings of one night.
-
-    Returns
-    -------
-    tuple of float
-        One number from 0 to 1 per scorer, in the order of `hypnograms`; NaN without overlap.
+    """Return the soft agreement of each scorer of one night with the others: 0 to 1, NaN without overlap.
 
     Examples
     --------
@@ -101,11 +95,6 @@ def soft_agreement(hypnograms: Sequence[Hypnogram]) -> tuple[float, ...]:
     """
     labels, first = _panel(hypnograms)
     return _soft_agreements(labels, first.scheme.n_stages)
-
-
-# A scorer disagrees with all if the mean kappa with the others is lower than theirs by more than this: over
-# the 25 nights of DOD-H, that of its five scorers is at most .07 lower; on two of the nights, one is.
-DISAGREES = 0.3
 
 
 def scorer_kappas(hypnograms: Sequence[Hypnogram]) -> Floats:
@@ -123,13 +112,10 @@ def disagreeing(kappas: Floats) -> list[int]:
     for scorer in range(len(kappas)):
         # only the pairs without this scorer say how well the others agree
         others = np.arange(len(kappas)) != scorer
-        own, theirs = _nanmean(kappas[scorer, others]), _nanmean(kappas[np.ix_(others, others)].ravel())
+        own, theirs = mean_of(kappas[scorer, others]), mean_of(kappas[np.ix_(others, others)].ravel())
         if own < theirs - DISAGREES:
             found.append(scorer)
     return found
-
-
-LEAST_CHANGES = 10  # of stage: scorings with fewer may be equal by chance
 
 
 def refuse_copies(experts: Sequence[Hypnogram | None], *stager: Hypnogram | None) -> None:
@@ -174,12 +160,11 @@ class AmongExperts(ComparedByValue):
     @property
     def reason(self) -> str:
         """Why the stager has no place among the scorers, else empty."""
+        if not math.isnan(self.mean_kappa) and self._scorer_kappas():
+            return ""
+        whom = "the stager with the scorers" if math.isnan(self.mean_kappa) else "the scorers"
         nothing = "they share no scored epochs, or hold one and the same stage throughout"
-        if math.isnan(self.mean_kappa):
-            return f"kappa of the stager with the scorers does not exist: {nothing}"
-        if not self._scorer_kappas():
-            return f"kappa of the scorers with one another does not exist: {nothing}"
-        return ""
+        return f"kappa of {whom} does not exist: {nothing}"
 
     @property
     def rank(self) -> int | None:
@@ -192,9 +177,9 @@ class AmongExperts(ComparedByValue):
         if self.reason:
             return None
         kappas = self._scorer_kappas()
-        if self.mean_kappa < min(kappas):
-            return "below"
-        return "above" if self.mean_kappa > max(kappas) else "inside"
+        if min(kappas) <= self.mean_kappa <= max(kappas):
+            return "inside"
+        return "below" if self.mean_kappa < min(kappas) else "above"
 
     def __str__(self) -> str:
         """Return the finding as one sentence."""
@@ -203,9 +188,8 @@ class AmongExperts(ComparedByValue):
         kappas, n = self._scorer_kappas(), len(self.scorers)
         others = "" if len(kappas) == n else f" ({n - len(kappas)} of them without kappa)"
         return (
-            f"Mean kappa with {n} scorers{others} {self.mean_kappa:.3f}, {self.place} the range of the "
-            f"scorers with one another ({min(kappas):.3f} to {max(kappas):.3f}): rank {self.rank} of "
-            f"{len(kappas) + 1}."
+            f"Mean kappa with {n} scorers{others} {self.mean_kappa:.3f}, {self.place} the scorers' range "
+            f"({min(kappas):.3f} to {max(kappas):.3f}): rank {self.rank} of {len(kappas) + 1}."
         )
 
     def _scorer_kappas(self) -> list[float]:
@@ -252,33 +236,34 @@ def among_experts(
     >>> sg.among_experts(experts, sg.read_hypnogram(list("WWNNRR"))).kappa
     (1.0, 0.75, 0.75)
     """
-    several = isinstance(night, list | tuple)
     nights: Sequence[Any] = night if isinstance(night, list | tuple) else [night]
-    given: Sequence[Any] = experts if several else [experts]
-    if not isinstance(given, list | tuple) or len(given) != len(nights) or not nights:
+    panels: Any = experts if night is nights else [experts]
+    if not isinstance(panels, list | tuple) or len(panels) != len(nights) or not nights:
         raise InputError(
             f"experts are {checks.shown(experts)}, expected a list of scorings per night, and first."
         )
     compared = []
-    for number, (scored, panel) in enumerate(zip(nights, given, strict=True)):
+    for number, (scored, panel) in enumerate(zip(nights, panels, strict=True)):
         try:
             if not isinstance(panel, list | tuple):
-                raise InputError(
-                    f"experts are {checks.shown(panel)}, expected a list of hypnograms, and first."
-                )
+                raise InputError(f"experts are {checks.shown(panel)}, expected a list of hypnograms, first.")
             compared.append(_compare(hypnogram_of(scored), [expert_of(each) for each in panel]))
         except StageGuardError as error:
             raise InputError(f"night {number}: {error}" if len(nights) > 1 else str(error)) from None
     sizes = [len(each.scorers) for each in compared]
     if len(set(sizes)) > 1:
-        raise InputError(
-            f"nights have {', '.join(map(str, sizes))} experts, expected the same on every night."
-        )
+        raise InputError(f"nights have {min(sizes)} to {max(sizes)} experts, expected the same on all.")
     means: dict[str, Any] = {}
-    for name in ("kappa", "accuracy", "scorer_kappa", "scorer_soft_agreement"):
-        means[name] = tuple(_nanmean(np.array([getattr(each, name) for each in compared]).T).tolist())
-    for name in ("mean_kappa", "soft_agreement"):
-        means[name] = float(_nanmean(np.array([getattr(each, name) for each in compared])))
+    for name in (
+        "kappa",
+        "accuracy",
+        "scorer_kappa",
+        "scorer_soft_agreement",
+        "mean_kappa",
+        "soft_agreement",
+    ):
+        mean = mean_of(np.array([getattr(each, name) for each in compared]), axis=0).tolist()
+        means[name] = tuple(mean) if isinstance(mean, list) else mean
     return AmongExperts(scorers=compared[0].scorers, n_nights=len(compared), **means)
 
 
@@ -299,9 +284,9 @@ def _compare(night: Hypnogram, panel: Sequence[Hypnogram]) -> AmongExperts:
         n_nights=1,
         kappa=tuple(kappas[-1, :-1].tolist()),
         accuracy=tuple(accuracies),
-        mean_kappa=float(_nanmean(kappas[-1, :-1])),
-        soft_agreement=float(_nanmean(np.array(without_one))),
-        scorer_kappa=tuple(_nanmean(kappas[:-1, :-1]).tolist()),
+        mean_kappa=float(mean_of(kappas[-1, :-1])),
+        soft_agreement=float(mean_of(np.array(without_one))),
+        scorer_kappa=tuple(mean_of(kappas[:-1, :-1]).tolist()),
         scorer_soft_agreement=_soft_agreements(labels[:-1], n_stages),
     )
 
@@ -343,11 +328,3 @@ def _soft_agreement(chosen: Labels, others: Labels, n_stages: int) -> float:
 def _soft_agreements(labels: Labels, n_stages: int) -> tuple[float, ...]:
     scorers = np.arange(len(labels))
     return tuple(_soft_agreement(labels[j], labels[scorers != j], n_stages) for j in scorers)
-
-
-def _nanmean(values: Floats) -> Floats:
-    """Return means along the last axis, ignoring NaN; NaN where there is nothing else."""
-    exists = ~np.isnan(values)
-    n_existing = exists.sum(axis=-1)
-    total = np.where(exists, values, 0.0).sum(axis=-1)
-    return np.asarray(np.where(n_existing > 0, total / np.maximum(n_existing, 1), np.nan))

@@ -33,7 +33,7 @@ from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import cohen_kappa, common_scheme
 from stageguard.measures.bouts import ScoredNight, contingency, expert_of, hypnogram_before, hypnogram_of
 from stageguard.measures.experts import consensus, refuse_copies
-from stageguard.measures.samples import BlandAltman, bland_altman, t_quantile
+from stageguard.measures.samples import BlandAltman, bland_altman, mean_of, t_quantile
 from stageguard.measures.statistics import AASM, StatisticsOptions
 from stageguard.night.align import on_epochs_of, where_scored
 from stageguard.night.hypnogram import Hypnogram
@@ -230,8 +230,8 @@ class GradeCard(ComparedByValue, Mapping[str, Grade]):
         return np.array([numbers[night.person] for night in self.nights])
 
     def _mean_kappa(self, whose: int) -> float:
-        kappas = [_mean_of(np.array(night.kappas, dtype=float)[:, whose]) for night in self.nights]
-        return float(_mean_of(_by_person(np.array(kappas), self._people)))
+        kappas = [mean_of(np.array(night.kappas, dtype=float)[:, whose]) for night in self.nights]
+        return float(mean_of(_by_person(np.array(kappas), self._people)))
 
     @property
     def kappa(self) -> float:
@@ -399,12 +399,6 @@ def _by_person(values: Floats, people: Ints) -> Floats:
     return np.asarray(np.where(n_nights > 0, totals / np.maximum(n_nights, 1), NAN))
 
 
-def _mean_of(values: Floats, axis: int = -1) -> Floats:
-    """Return the mean without NaN; NaN of nothing."""
-    n = (~np.isnan(values)).sum(axis=axis)
-    return np.asarray(np.where(n > 0, np.nansum(values, axis=axis) / np.maximum(n, 1), NAN))
-
-
 def _grade(key: str, nights: Sequence[GradedNight], people: Ints, *, n_scorers: int) -> Grade:
     """Grade one statistic over all nights."""
     nothing = PanelValues((None,) * n_scorers, (None,) * n_scorers)
@@ -427,7 +421,7 @@ def _grade(key: str, nights: Sequence[GradedNight], people: Ints, *, n_scorers: 
     stager, expert = np.where(both, stager, NAN), np.where(both, expert, NAN)
     small = SMALL[quantity_of(key).short_unit]
     logs = np.log(stager + small) - np.log(expert + small)
-    a, e, log = (_by_person(_mean_of(values), people) for values in (stager, expert, logs))
+    a, e, log = (_by_person(mean_of(values), people) for values in (stager, expert, logs))
     exists = ~np.isnan(a)
     a, e, log = a[exists], e[exists], log[exists]
     if not len(a):
@@ -437,7 +431,7 @@ def _grade(key: str, nights: Sequence[GradedNight], people: Ints, *, n_scorers: 
     verdict = verdict_of(mean, typical) if n_well_scored >= LEAST_PEOPLE else None
     is_open = verdict == "not shown" or (verdict is None and n_scorers >= LEAST_SCORERS)
     needed = people_needed(a, e, log) if is_open else None
-    of_stager, of_experts = _mean_of(stager, axis=0), _mean_of(expert, axis=0)  # (n_scorers,)
+    of_stager, of_experts = mean_of(stager, axis=0), mean_of(expert, axis=0)  # (n_scorers,)
     n_worse, n_experts = np.count_nonzero(of_stager < of_experts), np.count_nonzero(~np.isnan(of_experts))
     counts = (len(a), needed, int(n_worse), int(n_experts))
     return Grade(key, mean, typical, verdict, *counts, float(a.mean()), float(e.mean()), limits)

@@ -51,6 +51,13 @@ class Estimate:
         return next((stars for level, stars in STARS if self.p < level), "")
 
 
+def mean_of(values: Floats, axis: int = -1) -> Floats:
+    """Return means along an axis, NaN left out; NaN of nothing."""
+    exists = ~np.isnan(values)
+    n, total = exists.sum(axis=axis), np.where(exists, values, 0.0).sum(axis=axis)
+    return np.asarray(np.where(n > 0, total / np.maximum(n, 1), NAN))
+
+
 def estimate(values: Mapping[str, float], p: float = NAN, effect: float = NAN) -> Estimate:
     """Return mean and standard deviation over subjects."""
     numbers = np.array(list(values.values()))

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from functools import cache
 from math import isnan
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -38,14 +38,18 @@ from stageguard import checks
 from stageguard.arrays import NAN, ComparedByValue, Floats, Indices, Labels, Mask
 from stageguard.lazy import ShownInNotebooks
 from stageguard.measures.bouts import (
+    DayPart,
     ScoredNight,
     bouts_of,
+    cycles_of,
+    hours_of,
     hypnogram_of,
+    phases_of,
     runs_of,
     stage_counts,
     whole_epochs,
+    zeitgeber_seconds,
 )
-from stageguard.measures.cycles import DayPart, cycles_of, hours_of, phases_of, zeitgeber_seconds
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.period import period_of
 from stageguard.night.quantities import NIGHT, REPORTED, STAGE, Need
@@ -62,7 +66,6 @@ MOST_UNSCORED = 0.5  # our choice: with more of TIB unscored, efficiencies would
 # Luna's defaults for a little sleep long before all other sleep, which it disregards
 _LONG_WAKE_SECONDS = 120 * 60.0
 _LITTLE_SLEEP_SECONDS = 5 * 60.0
-_LONGEST_NIGHT_MINUTES = 60.0 * LONGEST_NIGHT_HOURS
 MINUTES_OF_STAGE = next(quantity for quantity in STAGE if quantity.key == "stage_minutes")
 
 
@@ -103,8 +106,8 @@ class SleepStatistics(ComparedByValue, ShownInNotebooks):
     @property
     def stage_minutes(self) -> Mapping[str, float]:
         """Minutes of every stage of the scheme, wake included."""
-        minutes, counted = self.epoch_seconds / 60.0, zip(self.scheme.names, self.stage_epochs, strict=True)
-        return {name: n_epochs * minutes for name, n_epochs in counted}
+        minutes = [n_epochs * (self.epoch_seconds / 60.0) for n_epochs in self.stage_epochs]
+        return dict(zip(self.scheme.names, minutes, strict=True))
 
     @property
     def stage_percent(self) -> Mapping[str, float]:
@@ -122,20 +125,17 @@ class SleepStatistics(ComparedByValue, ShownInNotebooks):
 
     @property
     def cycles(self) -> float:
-        """NREM-REM cycles, as `stageguard.measures.cycles` defines them."""
-        cycles = self._cycles
-        return NAN if cycles is None else float(len(cycles))
+        """NREM-REM cycles, as `stageguard.measures.bouts` defines them."""
+        return float(len(self.cycle_epochs)) if self._has_cycles else NAN
 
     @property
     def cycle_epochs(self) -> list[tuple[int, int]]:
         """First epoch and end of each cycle, counted from lights off; none where cycles are not defined."""
-        return self._cycles or []
+        return cycles_of(self.labels, self.scheme, self.epoch_seconds) if self._has_cycles else []
 
     @property
-    def _cycles(self) -> list[tuple[int, int]] | None:
-        if not self._is_one_night or self.scheme.rem is None or not self.tst_minutes > 0.0:
-            return None
-        return cycles_of(self.labels, self.scheme, self.epoch_seconds)
+    def _has_cycles(self) -> bool:
+        return self._is_one_night and self.scheme.rem is not None and self.tst_minutes > 0.0
 
     @property
     def phases(self) -> Mapping[str, DayPart]:
@@ -188,7 +188,7 @@ class SleepStatistics(ComparedByValue, ShownInNotebooks):
 
     @property
     def _is_one_night(self) -> bool:
-        return self.tib_minutes < _LONGEST_NIGHT_MINUTES and self.zeitgeber is None
+        return self.tib_minutes < 60.0 * LONGEST_NIGHT_HOURS and self.zeitgeber is None
 
     def _why(self, needs: Collection[Need] = (), unbroken_minutes: int = 0) -> str:
         """Return why a number with these needs does not exist, the most general reason first."""
@@ -291,7 +291,7 @@ class StatisticsOptions:
         hypnogram = hypnogram_of(night)
         scheme, epoch_seconds = hypnogram.scheme, hypnogram.epoch_seconds
         convention = self.convention
-        checks.choice(convention, "convention", ("aasm", "yasa", "luna"))
+        checks.choice(convention, "convention", get_args(Convention))
         first, stop = lights_window(hypnogram, *self.lights)
         hours = (stop - first) * epoch_seconds / 3600.0
         is_day = hours >= LONGEST_NIGHT_HOURS
@@ -415,7 +415,7 @@ def _numbers_of_sleep(
     asleep = np.flatnonzero(is_asleep)
     n_asleep = len(asleep)
     # around the clock REM has no latency; by YASA it counts from lights off
-    has_onset = has_bedtime or (convention != "yasa" and n_epochs * minutes < _LONGEST_NIGHT_MINUTES)
+    has_onset = has_bedtime or (convention != "yasa" and n_epochs * minutes < 60.0 * LONGEST_NIGHT_HOURS)
     # otherwise an efficiency would tell how much was scored, not how well somebody slept
     is_scored_enough = convention != "aasm" or n_scored >= (1.0 - MOST_UNSCORED) * n_epochs
     numbers = {"tst_minutes": n_asleep * minutes}

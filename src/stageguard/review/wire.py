@@ -14,8 +14,7 @@ from stageguard.arrays import Floats
 from stageguard.errors import InputError, visible
 from stageguard.formats.event_files import EVENT_FORMATS
 from stageguard.guard.explain import Change, in_bouts
-from stageguard.measures.bouts import cuts_of, period_for
-from stageguard.measures.cycles import cycles_of
+from stageguard.measures.bouts import cuts_of, cycles_of, period_for
 from stageguard.measures.statistics import SleepStatistics
 from stageguard.measures.validity import Validity, validity_of
 from stageguard.night.colours import stage_shade, top_down
