@@ -185,13 +185,6 @@ def test_sums_may_miss_1_by_rounding(deviation):
     assert Profile.from_dict({**MINIMAL, "transitions": {**MINIMAL["transitions"], "N": row}})
 
 
-@pytest.mark.parametrize("key", ["shares", "own"])
-def test_labels_most_often_mean_what_they_say(key):
-    rows = FULL["labels"]["shares"]
-    labels = {"shares": rows, key: rows | {"R": {"W": 0.6, "R": 0.4}}}
-    assert mentions(complaint("labels", labels), f"labels.{key}.R has 0.4 for R and 0.6 for another stage")
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -52,7 +52,7 @@ def bouts(labels):
 @pytest.mark.parametrize("name", [*HUMAN, MOUSE])
 def test_expected_transitions_are_the_profiles(name):
     profile, kind = Profile.load(name), kind_of(name)
-    clock = day_clock(kind, 24, 0) if name == MOUSE else night_clock(kind, None, 8)
+    clock = day_clock(kind, 24) if name == MOUSE else night_clock(kind, None, 8)
     start = None if name == MOUSE else kind.begin
     found = merged(chain.expected_transitions(kind.law, clock, start), profile.scheme)
     # the fine stages' shares of a night, which merging weights by, differ a little from those of a long run

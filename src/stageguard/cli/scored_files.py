@@ -40,7 +40,6 @@ from stageguard.night.period import Period
 from stageguard.night.quantities import Steering
 from stageguard.night.stages import StageScheme
 from stageguard.night.timing import recording_start, with_start
-from stageguard.profile.labels import in_stages_of
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import DecodeOptions, decode_file, reading_with, start_of
 from stageguard.runner.inputs import (
@@ -218,7 +217,7 @@ def _read_hypnogram(path: Path, options: ReadOptions) -> ScoredFile:
     reading = options.of_hypnogram(scheme, options.density.default_epoch_seconds)
     file = read_scoring(path, replace(reading, format=reading.format or options.density.format))
     scheme = file.hypnogram.scheme if profile is None else profile.scheme
-    final = file.hypnogram if profile is None else in_stages_of(profile, file.hypnogram)
+    final = file.hypnogram if profile is None else file.hypnogram.merge(profile.scheme)
     argmax = None if file.before is None else file.before.merge(scheme)
     recorded = file.recorded if scheme == file.hypnogram.scheme else NOTHING_RECORDED
     return ScoredFile(

@@ -28,7 +28,6 @@ from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.period import Period
 from stageguard.night.stages import StageScheme
-from stageguard.profile.labels import in_stages_of
 from stageguard.profile.profile import Profile
 
 Kind = Literal["night", "day"]
@@ -176,7 +175,7 @@ def _density_of(
 ) -> tuple[Hypnodensity, Labels | None]:
     """Return a night's probabilities in the base profile's stages, and its labels if they are all it has."""
     if isinstance(given, Hypnogram):
-        merged = in_stages_of(base, given)
+        merged = given.merge(base.scheme)
         rows = _rows(np.eye(base.scheme.n_stages), merged.labels)
         about = (base.scheme, given.epoch_seconds, given.start, given.scorer, given.assumed)
         return Hypnodensity(rows, *about, given.offset_seconds, "own"), merged.labels

@@ -36,7 +36,7 @@ from stageguard.night.night import ExportableStages
 from stageguard.night.period import Period, period_of, runs
 from stageguard.night.stages import StageScheme
 from stageguard.night.timing import Moment, lights_window
-from stageguard.profile.labels import density_of_labels, in_profile_order, profile_words
+from stageguard.profile.labels import density_of_labels, in_profile_order
 from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
 from stageguard.profile.stagers import KNOWN_STAGERS, Training
@@ -381,7 +381,7 @@ def read_night(density: Any, profile: Profile, options: GuardOptions) -> Night:
             got = type(density).__name__
             raise InputError(f"got a {got}, expected probabilities per epoch and stage. Pass its density.")
     names = profile.scheme.names if options.stages is None else checks.stage_names(options.stages)
-    matrix = _as_probabilities(density, names, options, profile)
+    matrix = _as_probabilities(density, names, options)
     if options.stages is None:
         assumed.append(f"columns are {', '.join(names)}: the profile's order")
     else:
@@ -443,16 +443,11 @@ def _of_density(density: Hypnodensity, profile: Profile, options: GuardOptions, 
     return Night(profile, matrix, _UNKNOWN, _UNKNOWN, seconds, options, *about, stager=stager)
 
 
-def _as_probabilities(night: Any, names: Sequence[str], options: GuardOptions, profile: Profile) -> Floats:
+def _as_probabilities(night: Any, names: Sequence[str], options: GuardOptions) -> Floats:
     if options.logits and options.log:
         raise InputError("logits=True and log=True exclude each other. Log-probabilities are log=True.")
     what = options.scale if options.logits or options.log else "probabilities"
-    try:
-        matrix = as_float_matrix(night, len(names), names, what=what)
-    except InputError as error:
-        shape: tuple[int, ...] = getattr(night, "shape", ())
-        n_columns = shape[1] if len(shape) == 2 else 0
-        raise InputError(str(error) + profile_words(n_columns, profile)) from None
+    matrix = as_float_matrix(night, len(names), names, what=what)
     if options.logits:
         return softmax(matrix)
     if not options.log:

@@ -26,7 +26,6 @@ from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.period import Period
 from stageguard.night.stages import StageScheme, canonical_name
 from stageguard.night.timing import Moment, clock_seconds, lights_window, time_of_day
-from stageguard.profile.labels import in_stages_of
 from stageguard.profile.profile import Profile
 
 ScoredNight = Decoding | Hypnogram
@@ -134,7 +133,7 @@ def period_for(night: ScoredNight, profile: Profile, lights: Lights = (None, Non
         if profile.measures_sleep_period and night.profile.measures_sleep_period and lights == (None, None):
             return night.period
         return profile.period_in(night.night.own, night.epoch_seconds, first, stop)
-    scored = in_stages_of(profile, hypnogram)
+    scored = hypnogram.merge(profile.scheme)
     return profile.period_in(scored.labels, scored.epoch_seconds, first, stop)
 
 

@@ -44,7 +44,6 @@ from stageguard.night.period import Period
 from stageguard.night.quantities import JOINT, Quantity, indicators_of
 from stageguard.night.stages import WNR3, StageScheme
 from stageguard.night.timing import Moment
-from stageguard.profile.labels import in_stages_of
 from stageguard.profile.parts import Band
 from stageguard.profile.profile import Profile, as_profile
 
@@ -196,7 +195,7 @@ def validity_of(
         if not isinstance(expert, Hypnogram):
             raise InputError(f"expert is {checks.shown(expert)}, expected a Hypnogram.")
         expert = on_epochs_of(night, expert)
-    scored = in_stages_of(profile, night)
+    scored = night.merge(profile.scheme)
     epoch_seconds, names = scored.epoch_seconds, profile.scheme.names
     labels = labels_in(scored.labels, period, cuts)
     bouts, pairs = bouts_of(labels), pair_counts(labels, len(names))

@@ -1,10 +1,8 @@
-"""Nights in the stages of a profile; where they do not fit, the error names the profile that does."""
+"""Nights in the stages of a profile: labels as probabilities, columns in its order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from difflib import SequenceMatcher
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,15 +10,8 @@ from stageguard.arrays import Floats
 from stageguard.errors import InputError
 from stageguard.night.hypnodensity import Hypnodensity, merge_columns
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.stages import SCHEMES, StageScheme, canonical_name, scheme_for
-from stageguard.night.timing import AnyNight
-from stageguard.profile.profile import Profile, profiles
-
-
-def in_stages_of(profile: Profile, night: AnyNight) -> AnyNight:
-    """Return a night in a profile's stages; an error names the profile that fits the night's."""
-    with naming_profile_for(night.scheme.names, profile):
-        return night.merge(profile.scheme)
+from stageguard.night.stages import StageScheme, scheme_for
+from stageguard.profile.profile import Profile
 
 
 def density_of_labels(night: Hypnogram, profile: Profile) -> Hypnodensity:
@@ -32,8 +23,9 @@ def density_of_labels(night: Hypnogram, profile: Profile) -> Hypnodensity:
     is_own = labels is not None and labels.own is not None
     shares = None if labels is None else labels.own if is_own else labels.shares
     if shares is None:
-        raise _labels_refused(profile)
-    merged = in_stages_of(profile, night)
+        why = (labels and labels.refused) or "it has no typical confusions (labels)."
+        raise InputError(f"profile {profile.name!r} takes no labels without probabilities: {why}")
+    merged = night.merge(profile.scheme)
     if (merged.labels < 0).all():
         raise InputError(
             f"labels: all {merged.n_epochs:,} epochs are unscored, expected a stage for one or more."
@@ -52,20 +44,6 @@ def density_of_labels(night: Hypnogram, profile: Profile) -> Hypnodensity:
     )
 
 
-def _labels_refused(profile: Profile) -> InputError:
-    """Return the error for labels under a profile that has no shares for them."""
-    own = "" if profile.base is None else f" Only those of the stager {profile.stager!r}: name it."
-    if profile.labels is not None and profile.labels.refused:
-        return InputError(
-            f"profile {profile.name!r} takes no labels without probabilities: {profile.labels.refused}{own}"
-        )
-    able = [name for name in profiles() if (one := Profile.load(name).labels) is not None and one.shares]
-    return InputError(
-        f"profile {profile.name!r} takes no labels without probabilities: it has no typical confusions "
-        f"(labels). Built-in profiles that have: {', '.join(able)}."
-    )
-
-
 def in_profile_order(matrix: Floats, names: Sequence[str], profile: Profile, assumed: list[str]) -> Floats:
     """Bring columns into the profile's order by their names, summing finer stages where needed."""
     scheme = profile.scheme
@@ -75,8 +53,7 @@ def in_profile_order(matrix: Floats, names: Sequence[str], profile: Profile, ass
     if order is not None:
         return np.ascontiguousarray(matrix[:, order])
     finer, columns = scheme_for(names)
-    with naming_profile_for(names, profile):
-        merged = merge_columns(matrix[:, columns], finer, scheme)
+    merged = merge_columns(matrix[:, columns], finer, scheme)
     assumed.append(
         f"stages {', '.join(finer.names)} are merged into {', '.join(scheme.names)}: the profile's"
     )
@@ -94,38 +71,3 @@ def _columns(names: Sequence[str], scheme: StageScheme) -> list[int] | None:
     if len(set(indices)) < len(indices):
         return None
     return [indices.index(stage) for stage in range(len(indices))]
-
-
-@contextmanager
-def naming_profile_for(stages: Sequence[str] | int, profile: Profile) -> Iterator[None]:
-    """Add to an error which profile has these stages, or as many as this, if the given profile has others."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{error}{profile_words(stages, profile)}") from None
-
-
-def profile_words(stages: Sequence[str] | int, profile: Profile) -> str:
-    """Return the advice to use the built-in profile of these stages whose name is most alike, else empty.
-
-    Stages are compared by their meaning. A profile of another species, or of a paper, is not meant.
-    """
-    if isinstance(stages, int):
-        stages = next((scheme.names for scheme in SCHEMES.values() if scheme.n_stages == stages), ())
-    wanted = _meanings(stages)
-    if wanted == _meanings(profile.scheme.names):
-        return ""
-    known = (each for each in map(Profile.load, profiles()) if not each.reproduces_paper)
-    fitting = [
-        each.name
-        for each in known
-        if each.species == profile.species and _meanings(each.scheme.names) == wanted
-    ]
-    if not fitting:
-        return ""
-    nearest = max(fitting, key=lambda name: SequenceMatcher(None, name, profile.name).ratio())
-    return f" Use a profile of these stages: {nearest}."
-
-
-def _meanings(stages: Sequence[str]) -> set[str]:
-    return {canonical_name(stage) or stage for stage in stages}

@@ -163,11 +163,6 @@ class PosteriorRules:
     coverage: Annotated[Mapping[str, Mapping[str, Share]], _are_kinds_of_night] | None = None
     source: str = ""
 
-    def describe(self) -> str:
-        """Say in one line how far they let a stager err."""
-        spreads = ", ".join(f"{stage} {spread:g}" for stage, spread in self.stage_sd.items())
-        return f"the stager may err all night by an offset per stage (SD in nats: {spreads})"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamingRules:
@@ -182,11 +177,6 @@ class StreamingRules:
         if flickers is False:
             return 0.0
         return self.flickering if flickers and self.flickering is not None else self.transition_weight
-
-    def describe(self) -> str:
-        """Say in one line which weights it has."""
-        flickering = "" if self.flickering is None else f", {self.flickering:g} for a stager that flickers"
-        return f"transition weight {self.transition_weight:g} while the recording runs{flickering}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,7 +170,10 @@ class Profile(ShownInNotebooks):
         """Return the profile that a mapping describes; its keys are those of a profile file."""
         try:
             table = checks.mapping(document, "a profile")
-            _check_keys(table)
+            for key, why in _REMOVED.items():
+                if key in table:
+                    raise InputError(f"key {key!r} was removed from profiles: {why}. Delete the key.")
+            checks.known_keys(table, "a profile", _KEYS)
             for one, others in _EXCLUDES.items():
                 for other in others:
                     if one in table and other in table:
@@ -220,7 +223,7 @@ class Profile(ShownInNotebooks):
         except TypeError:
             got = checks.shown(name_or_path)
             raise ProfileError(f"profile is {got}, expected a name or the path of a .toml file.") from None
-        if not isinstance(name_or_path, str) or path.suffix == ".toml" or _is_file(path):
+        if path.suffix == ".toml" or path.name != name_or_path:
             return _from_file(path)
         raise ProfileError(
             f"unknown profile {checks.shown(name_or_path)}. Built in: {', '.join(profiles()) or 'none'}; "
@@ -372,12 +375,6 @@ class Profile(ShownInNotebooks):
         flickers : bool, optional
             Whether the stager flickers: whether its argmax is much more fragmented than experts' scorings on
             most nights. By default what `tune` found out, else that it is unknown.
-
-        Examples
-        --------
-        >>> import stageguard as sg
-        >>> sg.Profile.load("human-psg-5").for_streaming(flickers=False).transition_weight
-        0.0
         """
         if flickers is not None:
             checks.flag(flickers, "flickers")
@@ -385,9 +382,8 @@ class Profile(ShownInNotebooks):
             return self
         if self.streaming is None:
             raise ProfileError(
-                f"profile {self.name!r} sets its strength per recording ({self.strength.rule!r}), which "
-                "needs the whole night, and has no key 'streaming', the weight for recordings in "
-                "progress. Add it, or give a weight: profile.replace(transition_weight=0.1)."
+                f"profile {self.name!r} has no key 'streaming', the transition weight of recordings in "
+                f"progress, and its rule {self.strength.rule!r} needs the whole night."
             )
         weight = self.streaming.weight_for(self.strength.flickers if flickers is None else flickers)
         changes: dict[str, object] = {"transition_weight": weight}
@@ -469,21 +465,6 @@ def _from_file(path: Path) -> Profile:
     raise ProfileError(f"{path}: {reason}")
 
 
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a name too long for any file
-        return False
-
-
-def _check_keys(given: Mapping[str, object]) -> None:
-    """Refuse the first key that profiles do not have, with the nearest one they have."""
-    for key, why in _REMOVED.items():
-        if key in given:
-            raise InputError(f"key {key!r} was removed from profiles: {why}. Delete the key.")
-    checks.known_keys(given, "a profile", _KEYS)
-
-
 def _scheme_of(table: Mapping[str, Any]) -> StageScheme:
     """Return the standard scheme of a document, or the one of its own stages."""
     if "stages" in table:
@@ -530,14 +511,6 @@ def _check_together(profile: Profile) -> None:
     checks.known_keys(profile.bands, "bands", indicators_of(scheme.names))
     if profile.joint is not None:
         checks.known_keys(profile.joint.indicators, "joint.indicators", indicators_of(scheme.names))
-    for key in ("shares", "own"):
-        for name, shares in zip(scheme.names, getattr(profile.labels, key, None) or (), strict=False):
-            said = shares[scheme.names.index(name)]
-            if sorted(shares)[-2] >= said:
-                raise InputError(
-                    f"labels.{key}.{name} has {said:g} for {name} and {max(shares):g} for another stage, "
-                    "expected most for the stage that is said."
-                )
     base = profile.base
     if base is not None and (base.scheme != scheme or base.base is not None):
         wrong = "has a base itself" if base.base is not None else f"is in {base.scheme.name}"

@@ -186,12 +186,10 @@ def write_subject(plan: Plan, folder: Path, number: int) -> Subject:
 
 LABEL_SECONDS = 2.5
 MOUSE_CODES = {"R": 1, "W": 2, "N": 3}
-HALF_DAY_HOURS = 12.0
 
 
 def _write_accusleep(made: Simulated, folder: Path) -> None:
-    is_half = made.night.seconds / 3600 <= HALF_DAY_HOURS
-    folder = folder / made.recording.subject / ("Day1_light_cycle" if is_half else "Day1")
+    folder = folder / made.recording.subject / "Day1"
     folder.mkdir(parents=True)
     for role, signal in made.recording.signals.items():
         assert isinstance(signal, Signal)

@@ -16,7 +16,6 @@ from stageguard.night.recording import Recording, Series, Signal
 from stageguard.synthetic.body import (
     APNOEA,
     BREATH_HZ,
-    FLOW_LEFT,
     HYPOPNOEA,
     Body,
     Scatter,
@@ -412,29 +411,20 @@ ROLLING_EYES = (10.0, 45.0, 4.0, 0.0, 0.0)
 SPINDLES = (0.0, 0.3, 4.0, 1.8, 0.0)
 K_COMPLEXES = (0.0, 0.1, 1.6, 0.6, 0.0)
 SACCADES = (2.0, 0.0, 0.0, 0.0, 2.5)  # bursts of one to five
-AROUSALS = (0.0, 0.3, 0.15, 0.033, 0.15)
 PSG_ALIKE = {  # REM resembles N1, not N2: spindles never appear in it
     **{"W": {"N1": 0.05}, "N1": {"W": 0.08, "N2": 0.15}, "N2": {"N1": 0.06, "N3": 0.05}},
     **{"N3": {"N2": 0.12}, "R": {"N1": 0.08, "W": 0.03}},
 }
 PSG_LABELS = {"eeg": "EEG C4-A1", "eeg_2": "EEG C3-A2", "eog": "EOG(L)", "eog_2": "EOG(R)", "emg": "EMG"}
-PSG_EVENTS = (  # kind, channel, number per hour, shortest and longest duration in seconds
-    ("movement artefact", "eeg", 0.8, (3, 15)),
-    ("sensor loss", "eeg", 0.03, (30, 300)),
-    ("sensor loss", "eog", 0.03, (30, 300)),
-    ("sensor loss", "emg", 0.05, (30, 300)),
-)
 
 
 def simulate_polysomnogram(night: SimulatedSleep, sleeper: Sleeper, seed: int, name: str) -> Simulated:
-    """Return a night recorded at a sleep laboratory, with apnoeas that end in arousals."""
+    """Return a night recorded at a sleep laboratory."""
     truth, who, n_samples = night.hypnogram, sleeper.number, round(night.seconds * PSG_HZ)
     breathing = simulate_heart_and_breathing(night, sleeper, seed, name, ecg_hz=2 * ECG_HZ)
-    apnoeas = [event for event in breathing.events if event.kind in FLOW_LEFT]
     looks = appearances(stream(seed, "psg looks", who), truth, PSG_ALIKE)
     looks = np.repeat(looks, round(truth.epoch_seconds), axis=0)  # of every second
-    aroused = _arousals(stream(seed, "psg arousals", who), looks, apnoeas)
-    c4, c3 = _psg_eeg(stream(seed, "psg eeg", who), looks, aroused, n_samples)
+    c4, c3 = _psg_eeg(stream(seed, "psg eeg", who), looks, n_samples)
     rng = stream(seed, "psg eyes", who)
     eyes = _eyes(rng, looks, n_samples)
     channels = {
@@ -442,28 +432,15 @@ def simulate_polysomnogram(night: SimulatedSleep, sleeper: Sleeper, seed: int, n
         "eeg_2": c3,
         "eog": eyes + 0.35 * c4 + rng.normal(0, 2.5, n_samples),
         "eog_2": -eyes + 0.35 * c3 + rng.normal(0, 2.5, n_samples),
-        "emg": _chin(stream(seed, "psg chin", who), looks, aroused, n_samples),
+        "emg": _chin(stream(seed, "psg chin", who), looks, n_samples),
     }
-    events = scatter_events(stream(seed, "psg events", who), night.seconds, PSG_EVENTS)
-    rng = stream(seed, "psg artefacts", who)
-    for event in events:
-        _disturb_psg(rng, event, channels)
     signals: dict[str, Signal | Series] = {
         role: Signal(PSG_LABELS[role], values.astype(np.float32), PSG_HZ, "uV")
         for role, values in channels.items()
     }
     others = ("spo2", "heart_rate", "ecg", "thorax", "abdomen", "airflow")
     signals |= {role: breathing.recording.signals[role] for role in others}
-    return simulated(name, signals, night, sleeper, events + list(breathing.events))
-
-
-def _arousals(rng: np.random.Generator, looks: Floats, apnoeas: list[SignalEvent]) -> Floats:
-    """Return 1 in the seconds of an arousal, 0 elsewhere."""
-    aroused = np.zeros(len(looks))
-    begins = [*_moments(rng, looks, AROUSALS), *(event.end_seconds for event in apnoeas)]
-    for begin, seconds in zip(begins, rng.uniform(3, 12, len(begins)), strict=True):
-        aroused[int(begin) : int(begin + seconds)] = 1
-    return aroused
+    return simulated(name, signals, night, sleeper, list(breathing.events))
 
 
 def _moments(rng: np.random.Generator, looks: Floats, per_minute: tuple[float, ...]) -> list[float]:
@@ -496,29 +473,22 @@ def _noise(
     return shaped_noise(rng, power, templates, PSG_HZ, hop, n_samples)
 
 
-def _psg_eeg(
-    rng: np.random.Generator, looks: Floats, aroused: Floats, n_samples: int
-) -> tuple[Floats, Floats]:
+def _psg_eeg(rng: np.random.Generator, looks: Floats, n_samples: int) -> tuple[Floats, Floats]:
     """Return C4 and C3 in uV: most of it common to both, the rest of either's own."""
     n_seconds, n_parts = len(looks), len(PSG_EEG)
     amplitude = looks @ np.array(list(PSG_EEG.values())).T * np.exp(rng.normal(0, 0.12, n_parts))
     slow, fast = (np.stack([drift(rng, n_seconds, m) for _ in PSG_EEG], axis=1) for m in (600, 20))
     amplitude *= np.exp(0.12 * slow + 0.15 * fast)
-    part = dict(zip(PSG_EEG, amplitude.T, strict=True))  # views: what follows changes amplitude
-    part["alpha"] += 7 * aroused
-    part["fast"] += 2 * aroused
-    part["slow"] *= 1 - 0.8 * aroused
     power = np.append(amplitude, amplitude[-1:], axis=0) ** 2
     common = _noise(rng, 0.85 * power, _eeg_shapes, n_samples).astype(np.float64)
     spindle_hz = rng.normal(13.2, 0.4)
-    calm = looks * (1 - aroused[:, None])
-    for begin in _moments(rng, calm, SPINDLES):
+    for begin in _moments(rng, looks, SPINDLES):
         time = np.arange(0, rng.uniform(0.5, 1.4), 1 / PSG_HZ)
         wave = np.sin(2 * np.pi * (spindle_hz + rng.normal(0, 0.3)) * time + rng.uniform(0, 6))
         _add(common, begin, rng.uniform(12, 28) * wave * np.sin(np.pi * time / time[-1]))
     time = np.arange(0, 1.1, 1 / PSG_HZ)
     k_complex = 0.6 * peak(time, 0.62, 0.16) - 0.7 * peak(time, 0.3, 0.09)
-    for begin in _moments(rng, calm, K_COMPLEXES):
+    for begin in _moments(rng, looks, K_COMPLEXES):
         _add(common, begin, rng.uniform(60, 130) * k_complex)
     c4, c3 = (common + _noise(rng, 0.15 * power, _eeg_shapes, n_samples) for _ in range(2))
     return c4, c3
@@ -545,23 +515,8 @@ def _eyes(rng: np.random.Generator, looks: Floats, n_samples: int) -> Floats:
     return eyes
 
 
-def _chin(rng: np.random.Generator, looks: Floats, aroused: Floats, n_samples: int) -> Floats:
+def _chin(rng: np.random.Generator, looks: Floats, n_samples: int) -> Floats:
     amplitude = looks @ np.array(CHIN) * np.exp(rng.normal(0, 0.12) + 0.25 * drift(rng, len(looks), 30))
-    amplitude *= 1 + 1.5 * aroused
     power = np.append(amplitude, amplitude[-1])[:, None] ** 2
     tone = _noise(rng, power, lambda lines: 1 / (1 + (12 / np.maximum(lines, 1e-3)) ** 4), n_samples)
     return tone + rng.normal(0, 0.6, n_samples)
-
-
-def _disturb_psg(rng: np.random.Generator, event: SignalEvent, channels: dict[str, Floats]) -> None:
-    """Put an artefact into a channel; a movement is seen in all of them."""
-    target = channels[event.channel]
-    samples = event.samples(PSG_HZ, len(target))
-    if event.kind == "sensor loss":
-        target[samples] = 0.0
-        return
-    n = samples.stop - samples.start
-    fade = np.sin(np.pi * (np.arange(n) + 0.5) / max(n, 1))
-    for values in channels.values():
-        turn = 2 * np.pi * rng.uniform(0.5, 2) * np.arange(n) / PSG_HZ + rng.uniform(0, 6)
-        values[samples] += rng.uniform(80, 250) * np.sin(turn) * fade + 20 * rng.standard_normal(n) * fade

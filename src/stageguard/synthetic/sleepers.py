@@ -294,7 +294,7 @@ def kind_of(profile_name: str) -> Kind:
     if profile.species == "mouse":
         target, one_epoch = _bouts_of(profile)
         kind = Kind(WNR3, profile.epoch_seconds, BoutLaw(one_epoch, one_epoch, target))
-        return replace(kind, law=calibrate_law(target, one_epoch, day_clock(kind, 24, 0.0)))
+        return replace(kind, law=calibrate_law(target, one_epoch, day_clock(kind, 24)))
     fine, one_epoch = _bouts_of(Profile.load(FINE_PROFILE))
     target = lift_matrix(fine, _bouts_of(profile)[0], AASM5.merge_map(profile.scheme).astype(np.intp))
     kind = Kind(AASM5, profile.epoch_seconds, BoutLaw(one_epoch, one_epoch, target))
@@ -344,13 +344,11 @@ def night_clock(
     return _clock(kind, gate, stretch, slot_epochs, factors)
 
 
-def day_clock(
-    kind: Kind, hours: float, start_hour: float, factors: Mapping[str, float] = NO_FACTORS
-) -> ChainClock:
+def day_clock(kind: Kind, hours: float, factors: Mapping[str, float] = NO_FACTORS) -> ChainClock:
     """Return the clock of mice under lights that go on at hour 0 and off at hour 12."""
     slot_epochs = max(1, round(900 / kind.epoch_seconds))
     n_slots = max(1, int(np.ceil(hours * 3600 / kind.epoch_seconds / slot_epochs)))
-    hour = start_hour + (np.arange(n_slots) + 0.5) * slot_epochs * kind.epoch_seconds / 3600
+    hour = (np.arange(n_slots) + 0.5) * slot_epochs * kind.epoch_seconds / 3600
     light = 1 / (1 + np.exp(-8 * np.sin(2 * np.pi * hour / 24)))  # 1 by day, 0 by night, with smooth changes
     one = np.ones(n_slots)
     gate = np.stack([1.25 - 0.35 * light, one, 0.6 + 0.6 * light], axis=1)  # of W, N, R
@@ -408,13 +406,11 @@ def draw_night(
     return SimulatedSleep(hypnogram, evening * seconds, (evening + n_dark) * seconds)
 
 
-def draw_day(
-    kind: Kind, sleeper: Sleeper, seed: int, hours: float, *, start_hour: float = 0.0
-) -> SimulatedSleep:
-    """Return some hours of a mouse; `start_hour` counts from lights on."""
+def draw_day(kind: Kind, sleeper: Sleeper, seed: int, hours: float) -> SimulatedSleep:
+    """Return some hours of a mouse, from lights on."""
     rng = stream(seed, "hypnogram", sleeper.number)
     n_epochs = max(1, int(hours * 3600 / kind.epoch_seconds))
-    clock = day_clock(kind, hours, start_hour, sleeper.factors)
+    clock = day_clock(kind, hours, sleeper.factors)
     labels = draw(rng, kind.law, clock, n_epochs, kind.begin)
-    start = DATE + timedelta(hours=LIGHTS_ON_PHASE + start_hour)
+    start = DATE + timedelta(hours=LIGHTS_ON_PHASE)
     return SimulatedSleep(Hypnogram(labels, kind.scheme, kind.epoch_seconds, start, SCORER))

@@ -163,10 +163,6 @@ def _rules(profile: Profile) -> dict[str, str]:
     if temperature != 1 or biases is not None:
         added = f", biases {' '.join(f'{bias:g}' for bias in biases)} nats" if biases else ""
         rules["calibration"] = f"temperature {temperature:g}{added}"
-    if profile.streaming is not None:
-        rules["streams"] = profile.streaming.describe()
-    if profile.posterior is not None:
-        rules["posterior and draws"] = profile.posterior.describe()
     if profile.share_repair is not None:
         rules["repaired shares"] = profile.share_repair.describe(profile.scheme.names)
     if profile.durations:
