@@ -243,7 +243,7 @@ def test_hypnograms_alone_give_transitions_and_bands():
     assert found.rows == () and found.chosen is None and not found.steps_aside
     assert profile.transitions != base.transitions
     assert profile.calibration == base.calibration
-    mean = np.mean([sg.validity(h, BASE).fragmentation_index for h in scored.hypnograms])
+    mean = np.mean([sg.validity(h, BASE).indicators["fragmentation_index"].value for h in scored.hypnograms])
     expected = (12 * mean + 3 * base.strength.fi_target) / 15
     assert profile.strength == replace(base.strength, fi_target=profile.strength.fi_target)
     assert profile.strength.fi_target == pytest.approx(expected, rel=1e-3)
