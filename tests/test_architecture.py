@@ -137,13 +137,7 @@ TAKEN_FROM_ABOVE = {
         *("formats.convert:save", "formats.tools.stageguard:to_frame"),
         *("formats.tools.yasa:to_yasa", "formats.tools.mne:to_mne"),
     },
-    "guard.decode": {"report.guard_words:decode_warnings"},
-    "guard.decoding": {
-        *("report.guard_words:advice", "report.methods:night_methods", "report.night:night_report"),
-    },
-    "guard.explain": {"report.guard_words:change_words"},
     "guard.night": {"formats.read:night_for"},
-    "guard.strength": {"report.guard_words:in_short", "report.guard_words:reason"},
 }
 
 

@@ -2,7 +2,7 @@
 
 >>> import stageguard as sg
 >>> result = sg.decode(probabilities, "human-psg-5")
->>> result.hypnogram.labels, result.changed, str(result.strength)
+>>> result.hypnogram.labels, result.changed, result.strength
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ PUBLIC = {
     "profile.profile": "Profile profiles",
     "guard.automaton": "compile_automaton",
     "guard.decode": "decode",
-    "guard.decoding": "Decoding",
+    "guard.decoding": "Decoding Strength",
     "guard.explain": "Change explain",
     "guard.posterior": "Posterior posterior sample",
     "guard.stream": "StreamingDecoder",
-    "guard.strength": "Strength",
     "measures.agreement": "Agreement agreement",
     "measures.experts": "AmongExperts among_experts consensus soft_agreement",
     "measures.grade": "Grade GradeCard grade",

@@ -24,13 +24,13 @@ from stageguard.formats.tools.bids_scorings import read_scorings as read_scoring
 from stageguard.guard.automaton import compile_automaton as compile_automaton
 from stageguard.guard.decode import decode as decode
 from stageguard.guard.decoding import Decoding as Decoding
+from stageguard.guard.decoding import Strength as Strength
 from stageguard.guard.explain import Change as Change
 from stageguard.guard.explain import explain as explain
 from stageguard.guard.posterior import Posterior as Posterior
 from stageguard.guard.posterior import posterior as posterior
 from stageguard.guard.posterior import sample as sample
 from stageguard.guard.stream import StreamingDecoder as StreamingDecoder
-from stageguard.guard.strength import Strength as Strength
 from stageguard.measures.agreement import Agreement as Agreement
 from stageguard.measures.agreement import agreement as agreement
 from stageguard.measures.experts import AmongExperts as AmongExperts

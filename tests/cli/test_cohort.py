@@ -19,7 +19,6 @@ from cli_runner import Runner, write_night
 from messages import mentions
 from nights import decode as decode_quietly
 from stageguard.cli.outcomes import MOST_ROWS
-from stageguard.guard.explain import Effect
 from stageguard.night.period import period_of
 from stageguard.report.summary import summary_of
 from stageguard.runner.manifest import DecodedFile, Manifest, ManifestRow
@@ -352,7 +351,7 @@ def outcome_of(i):
     decoding = sg.decode(sg.simulate_night(PROFILE, hours=1, seed=0).density, PROFILE)
     summary = summary_of(decoding)
     row = ManifestRow.of(f"n{i}", f"n{i}.csv", decoding, summary.measures)._replace(fi_after=float("nan"))
-    night = DecodedFile.fresh(row, decoding, {}, ("same",), Effect.of(decoding), summary=summary)
+    night = DecodedFile.fresh(row, decoding, {}, ("same",), summary=summary)
     return Outcome(row.file, row.id, night)
 
 

@@ -19,6 +19,7 @@ import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from messages import each_mentions, mentions
 from nights import decode
+from stageguard.report.guard_words import in_short
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def test_one_file_is_decoded_beside_itself_and_summarised(run, night, tmp_path):
     n_changed = int(expected.changed.sum())
     assert n_changed > 0
     assert re.search(rf"Epochs changed +{n_changed} \({100 * n_changed / 240:.1f} %\)", ran.out)
-    assert expected.strength.in_short() in " ".join(ran.out.split())
+    assert in_short(expected.strength) in " ".join(ran.out.split())
     assert mentions(ran.out, "long", "30 s", "assumed")
     assert "how the stager was trained is not said" not in ran.out  # the advice says so where it matters
     assert str(tmp_path / "night.hypnogram.json") in ran.out.replace("\n", "")

@@ -14,7 +14,7 @@ import stageguard as sg
 from messages import mentions
 from stageguard.cli.decoded import print_summary
 from stageguard.cli.terminal import Console
-from stageguard.guard.strength import STEERING
+from stageguard.guard.decoding import STEERING
 from stageguard.report.summary import DECODED_ROWS, BeforeAfter, odds, summary_of
 
 STAGES = "WNR"
@@ -148,11 +148,11 @@ def test_what_a_rule_steers_is_marked():
     marked = {key for key, row in rows.items() if row.is_steered}
     assert marked == {"fragmentation_index", "awakenings"}
     assert all(rows[key].cells()[0].endswith(" †") and rows[key].to_dict()["steered"] for key in marked)
-    assert mentions(steered.methods_text(), "rule", "are not results")
+    assert mentions(sg.methods_text(steered), "rule", "are not results")
     left = decoding_of("W" * 60 + "N" * 300 + "R" * 60)
     assert left.strength.step == "untouched"
     assert not any(row.is_steered for row in rows_of(left).values())
-    assert "not results" not in left.methods_text()
+    assert "not results" not in sg.methods_text(left)
 
 
 def early_rem_night(n_rem: int, certainty: float) -> sg.Decoding:

@@ -17,8 +17,8 @@ from stageguard.errors import StageGuardWarning
 from stageguard.fitting.candidates import ARGMAX, DEFAULT
 from stageguard.fitting.fit import OUTPUTS, _decide
 from stageguard.fitting.judging import KAPPA, Criterion
+from stageguard.guard.decode import many_changes_advice
 from stageguard.measures.intervals import errors, intervals
-from stageguard.report.guard_words import many_changes_advice
 
 BASE = "human-psg-3"
 

@@ -10,6 +10,7 @@ from messages import mentions
 from nights import decode
 from scored_nights import cohort, fit_report
 from small import night, profile_of
+from stageguard.report.guard_words import advice
 
 SHARES = {"W": 0.1, "N": 0.7, "R": 0.2}
 
@@ -39,7 +40,7 @@ def test_decode_does_so_and_says_so():
     unsaid = decode(probabilities, profile)
     assert unsaid.strength.prior_exponent == 0.0
     assert mentions(unsaid.assumed, "'Our Clinic'", "not named")
-    assert mentions(unsaid.methods_text(), "Our Clinic", "left out")
+    assert mentions(sg.methods_text(unsaid), "Our Clinic", "left out")
     other = decode(probabilities, profile, cohort="elsewhere")
     assert other.strength.prior_exponent == 0.0
     assert mentions(other.assumed, "'Our Clinic'", "'elsewhere'")
@@ -90,4 +91,4 @@ def test_a_band_may_settle_whether_minority_stages_are_lifted(lift):
         assert any(mentions(text, "stager was trained") for text in result.assumed) == (
             lift is None and trained is None
         )
-    assert bool(decode(rows, profile).advice()) == (lift is None)
+    assert bool(advice(decode(rows, profile))) == (lift is None)

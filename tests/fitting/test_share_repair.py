@@ -179,6 +179,6 @@ def test_the_document_is_read_back_and_the_words_say_by_how_much(tmp_path):
     repair, (name, *_) = tuned.shares.repair, tuned.scheme.names
     moved = f"{name} {100 * repair.before[0]:.1f} to {100 * repair.after[0]:.1f} %"
     assert moved in tuned.provenance["decision"]
-    assert moved in decode(given[0], tuned).methods_text()
-    assert moved not in decode(given[0], tuned.replace(calibration=None)).methods_text()
+    assert moved in sg.methods_text(decode(given[0], tuned))
+    assert moved not in sg.methods_text(decode(given[0], tuned.replace(calibration=None)))
     assert any(moved in value for _, value in settings(tuned))

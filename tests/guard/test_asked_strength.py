@@ -8,6 +8,7 @@ import pytest
 import nights
 import stageguard as sg
 from messages import mentions
+from stageguard.report.guard_words import reason
 
 PROFILES = sg.profiles()
 
@@ -26,7 +27,7 @@ def test_off_is_the_stagers_own_choice_apart_from_pins(profile):
     pinned = nights.decode(rows, profile, strength="off", pins={100: least})
     assert np.flatnonzero(pinned.changed).tolist() == [100]
     assert pinned.hypnogram.labels[100] == least
-    assert mentions(off.methods_text(), "guard", "was switched off")
+    assert mentions(sg.methods_text(off), "guard", "was switched off")
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -36,7 +37,7 @@ def test_a_number_is_the_transition_weight_and_all_else_stays(profile):
     expected = nights.decode(rows, loaded.replace(transition_weight=0.4))
     assert np.array_equal(asked.hypnogram.labels, expected.hypnogram.labels)
     assert asked.profile == expected.profile and asked.profile.clock == loaded.clock
-    assert mentions(asked.methods_text(), "analyst", "0.4")
+    assert mentions(sg.methods_text(asked), "analyst", "0.4")
     assert asked.provenance()["options"]["strength"] == 0.4
     assert np.allclose(
         sg.posterior(rows, profile, strength=0.4).probabilities,
@@ -59,7 +60,7 @@ def test_another_cohort_gets_the_base_at_the_strength_that_is_asked_for():
     theirs = nights.decode(rows, fitted, strength=0.4, cohort="their lab")
     plain = nights.decode(rows, base, strength=0.4)
     assert np.array_equal(theirs.hypnogram.labels, plain.hypnogram.labels)
-    assert theirs.is_foreign and "0.4 was given" in str(theirs.strength)
+    assert theirs.is_foreign and "0.4 was given" in reason(theirs.strength)
     ours = nights.decode(rows, fitted, strength=0.4, cohort="our lab")
     assert not ours.is_foreign and ours.profile.min_bout_seconds["R"] == 300
 

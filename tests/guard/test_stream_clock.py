@@ -149,7 +149,7 @@ def test_without_a_limit_it_is_what_decode_gives_with_that_onset(name):
         given_out += decoder.finish()
         assert onset is not None
         n_same_onset += result.strength.clock_onsets == (onset,)
-        held = replace(result.strength, clock_onsets=(onset,))
+        held = replace(result, strength=replace(result.strength, clock_onsets=(onset,)))
         expected = decode_held(night, profile, DEFAULTS, held)
         if expected.night.clock.released or any(
             bout.stop - bout.start >= 16 for bout in expected.night.clock.bouts

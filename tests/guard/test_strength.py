@@ -11,7 +11,8 @@ import stageguard as sg
 from messages import mentions
 from nights import plain, random_probabilities
 from stageguard.errors import InputError, StageGuardWarning
-from stageguard.guard.strength import Strength
+from stageguard.guard.decoding import Strength
+from stageguard.report.guard_words import advice, in_short, reason
 from stageguard.report.summary import summary_of
 
 STEPS = ("lowered", "raised", "raised then lowered", "untouched")
@@ -292,13 +293,13 @@ def test_target_lifts_stages_that_argmax_starves_up_to_the_experts_fragmentation
     before = quietly(probabilities, profile)
     assert before.strength.fi_low < before.strength.fi_before < 0.07
     assert missing(probabilities, before.hypnogram.labels) > 0.05
-    assert "would change" in " ".join(before.advice())
-    assert quietly(starved_night(1), profile).advice() == ()  # for it would change nothing
+    assert "would change" in " ".join(advice(before))
+    assert advice(quietly(starved_night(1), profile)) == ()  # for it would change nothing
     result = quietly(probabilities, profile, trained="natural")
     assert result.strength.step == "raised"
     assert result.strength.fi_after > before.strength.fi_before
     assert missing(probabilities, result.hypnogram.labels) < missing(probabilities, before.hypnogram.labels)
-    assert mentions(str(result.strength), "short", "the probabilities expect")
+    assert mentions(reason(result.strength), "short", "the probabilities expect")
 
 
 def test_target_leaves_stages_that_are_hardly_starved(backend):
@@ -311,10 +312,10 @@ def test_target_leaves_stages_that_are_hardly_starved(backend):
 
 def test_the_output_says_what_knowing_the_training_would_change(backend):
     unknown = quietly(calm_night(), band_profile(0.1))
-    told = " ".join((*unknown.assumed, *unknown.advice(), str(unknown.strength)))
+    told = " ".join((*unknown.assumed, *advice(unknown), reason(unknown.strength)))
     assert "natural" in told
     known = quietly(calm_night(), band_profile(0.1), trained="balanced")
-    assert "natural" not in " ".join((*known.assumed, *known.advice()))
+    assert "natural" not in " ".join((*known.assumed, *advice(known)))
     assert unknown.trained != "natural"
 
 
@@ -330,7 +331,7 @@ def test_a_fixed_weight_says_so(backend):
     assert (strength.rule, strength.step, strength.transition_weight) == ("fixed", "fixed", 0.7)
     assert np.isnan(strength.fi_low)
     assert np.isnan(strength.fi_high)
-    assert "0.7" in str(strength)
+    assert "0.7" in reason(strength)
 
 
 def test_targets_scale_with_the_epoch_length(backend):
@@ -381,7 +382,7 @@ def test_a_gap_at_either_end_is_no_stage_change(backend, at):
 def test_str_names_the_step_and_the_numbers(backend):
     rng = np.random.default_rng(31)
     result = quietly(night(rng, 3, noise=2.0), band_profile(0.03))
-    text = str(result.strength)
+    text = reason(result.strength)
     assert result.strength.step == "lowered"
     assert f"{result.strength.transition_weight:g}" in text
     assert "\n" not in text
@@ -398,7 +399,7 @@ def test_match_with_the_stagers_median_keeps_half_of_what_tells_a_night_from_it(
         result, expected = quietly(rows, profile), quietly(rows, other)
         assert result.strength.fi_low == pytest.approx(aim)
         assert np.array_equal(result.hypnogram.labels, expected.hypnogram.labels)
-        assert mentions(str(result.strength), "median", "0.400")
+        assert mentions(reason(result.strength), "median", "0.400")
 
 
 GRID = (0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5)
@@ -465,7 +466,7 @@ def test_what_keeps_rem_is_told(backend):
     result = quietly(rows, profile)
     nats = result.strength.balance_nats[2]
     assert result.strength.step == "lowered" and nats > 0.1
-    assert mentions(str(result.strength), "REM", f"{nats:.2f}", "expect")
+    assert mentions(reason(result.strength), "REM", f"{nats:.2f}", "expect")
     less = replace(result.strength, balance_nats=(0.0, 0.0, -0.07))
     assert mentions(str(less), "REM", "0.07 nats")
     fixed = profile.replace(strength=None, transition_weight=result.strength.transition_weight)
@@ -478,9 +479,10 @@ def test_what_keeps_rem_is_told(backend):
 @pytest.mark.parametrize("step", ["untouched", "hard", "lowered", "raised", "raised then lowered"])
 def test_a_rule_without_a_band_speaks_of_none(step):
     """A band is optional in what a rule reports; without one, every night ends where the rule allows."""
-    strength = Strength("own", step, 0.2, 0.1, fi_before=0.2, fi_after=0.1, fi_yielded=0.15)
+    facts = {"transition_weight": 0.2, "prior_exponent": 0.1, "fi_before": 0.2, "fi_after": 0.1}
+    strength = Strength(rule="own", step=step, **facts, fi_yielded=0.15)
     assert strength.is_reached
-    assert "nan" not in str(strength) + strength.in_short()
+    assert "nan" not in reason(strength) + in_short(strength)
     banded = replace(strength, fi_low=0.3, fi_high=0.4)
     assert not banded.is_reached
     assert mentions(str(banded), "0.300 to 0.400")
@@ -528,8 +530,8 @@ def test_smoothing_alone_invents_no_rem_either():
     asleep = (np.random.default_rng(0).random(960) < 0.5).astype(int)
     result = quietly(np.array([[0.405, 0.245, 0.35], [0.245, 0.405, 0.35]])[asleep], "human-psg-3")
     assert result.strength.step == "hard" and not (result.hypnogram.labels == 2).any()
-    assert "REM that neither argmax nor the probabilities hold" in result.strength.in_short()
-    assert "REM that neither argmax nor the probabilities hold" in result.methods_text()
+    assert "REM that neither argmax nor the probabilities hold" in in_short(result.strength)
+    assert "REM that neither argmax nor the probabilities hold" in sg.methods_text(result)
 
 
 @pytest.mark.parametrize(("name", "limit"), [("human-psg-3", 1.986), ("human-psg-5", 1.5)])
@@ -539,7 +541,7 @@ def test_a_night_within_the_limit_says_which(name, limit):
     labels = np.repeat(np.arange(int(1.4 * experts * 960)) % 2, int(1 / (1.4 * experts)))
     result = quietly(np.eye(n_stages)[labels] * 0.9 + 0.1 / n_stages, name)
     assert result.strength.step == "untouched"
-    assert f"0.5 to {limit:g} times the average expert" in result.strength.in_short()
+    assert f"0.5 to {limit:g} times the average expert" in in_short(result.strength)
     assert result.strength.limit == pytest.approx(limit * experts)
     shown = {row.key: row.cells()[-1] for row in summary_of(result).indicators}
     assert shown["fragmentation_index"].endswith(f"left alone up to {limit * experts:.3f}")

@@ -24,6 +24,7 @@ class DrawnCurve:
     """A night whose fragmentation falls by `softness` per unit of weight, whatever is added to its stages."""
 
     ratio, rem, is_natural, is_free_at_zero, prior_exponent, prior_nats = 1.0, 2, False, True, 0.0, None
+    own_counts = (60, 40, 0)
 
     def __init__(self, fi, softness, **facts):
         self.fi, self.softness, self.asked = fi, softness, []
@@ -35,9 +36,6 @@ class DrawnCurve:
 
     def free(self, nats):
         return Point(min(1.0, self.fi + 0.01 * float(np.ptp(nats))), [40, 40, 20])
-
-    def own_counts(self):
-        return [60, 40, 0]
 
     def expected(self):
         return np.array([0.4, 0.4, 0.2])

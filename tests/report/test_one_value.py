@@ -33,7 +33,7 @@ def test_each_statistic_has_one_value_everywhere(capsys, tmp_path, profile):
         (row,) = csv.DictReader(file, delimiter="\t")
     rows = table(read(sg.night_report(night)), "Sleep statistics")[1]
     page = {re.split(" †| ?early| ?depends", name)[0]: cells[2] for name, *cells in rows}
-    methods = night.methods_text()
+    methods = sg.methods_text(night)
     for quantity in SHOWN:
         value = getattr(counted, quantity.key)
         text = f"{value:.{quantity.decimals}f}"

@@ -17,6 +17,7 @@ from report_samples import full, full_night, gaps_and_no_rem, mouse
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.night.quantities import STEERED_MARK
 from stageguard.report import night_report
+from stageguard.report.guard_words import advice, reason
 
 SHOWN_MINUS = "−"
 LEDGER = "Ledger: one by one, with the stager's evidence"
@@ -155,10 +156,10 @@ def test_words_say_what_was_done_and_under_what(page, decoding):
     n_changed = int(decoding.changed.sum())
     assert f"{n_changed} of 960 epochs ({100 * n_changed / 960:.1f} %) got another stage" in text
     assert text.count(REVIEW_SENTENCE) == 2
-    assert str(decoding.strength).replace("->", "→") in text
-    assert " ".join(decoding.methods_text().split()) in text
+    assert reason(decoding.strength).replace("->", "→") in text
+    assert " ".join(sg.methods_text(decoding).split()) in text
     assert "doi:10.1145/3770855.3818916" in text
-    for sentence in (*decoding.assumed, *decoding.advice()):
+    for sentence in (*decoding.assumed, *advice(decoding)):
         assert sentence[1:] in text
     profile = decoding.profile
     for told in (profile.intended_for, profile.sha256, *(caution.reason for caution in profile.not_for)):

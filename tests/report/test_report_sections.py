@@ -155,14 +155,3 @@ def test_the_joint_score_stands_first_among_the_bands():
     assert f"{joint.value:.2f}" in texts[place : place + 6]
     assert f"0.00 to {joint.high:.2f}" in texts[place : place + 6]
     assert math.isfinite(joint.value)
-
-
-def test_a_result_writes_its_report_and_nothing_over_it(tmp_path):
-    night, decoding = full_night()
-    decoding.report(tmp_path / "night.html", expert=night.expert, title="Night 7")
-    assert (tmp_path / "night.html").read_text("utf-8") == full()
-    with pytest.raises(FileExistsError):
-        decoding.report(tmp_path / "night.html")
-    assert (tmp_path / "night.html").read_text("utf-8") == full()
-    decoding.report(str(tmp_path / "night.html"), overwrite=True)
-    assert (tmp_path / "night.html").read_text("utf-8") == night_report(decoding)

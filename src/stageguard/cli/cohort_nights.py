@@ -94,7 +94,7 @@ class CohortReader:
         try:
             scorings = CohortNight(
                 *(night.id, scored.before, scored.after, expert, scored.profile),
-                *(scored.steered, scored.effect, scored.period),
+                *(scored.steered, scored.decoded, scored.period),
             )
             measured = measure_night(scorings, measuring)
         except InputError as error:

@@ -32,8 +32,8 @@ from stageguard.formats.registry import formats, named
 from stageguard.formats.sniffing import first_lines, read_head
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.explain import Effect
 from stageguard.measures.bouts import hypnogram_before
+from stageguard.measures.cohort import DecodedFacts
 from stageguard.night.align import SPARE_EPOCHS, end_together
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.period import Period
@@ -150,9 +150,9 @@ class ScoredFile:
         return self.recorded.steered if self.decoding is None else self.decoding.steered
 
     @property
-    def effect(self) -> Effect | None:
-        """What decoding did to the night, if it is known."""
-        return self.recorded.effect if self.decoding is None else Effect.of(self.decoding)
+    def decoded(self) -> DecodedFacts | None:
+        """How the night was decoded, if it is known."""
+        return self.recorded.decoded if self.decoding is None else DecodedFacts.of(self.decoding)
 
     @property
     def period(self) -> Period | None:

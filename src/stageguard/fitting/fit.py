@@ -45,7 +45,7 @@ from stageguard.fitting.judging import (
 from stageguard.fitting.nights import Kind, Nights, read_nights, with_confusions
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.night import GuardOptions, set_signature
+from stageguard.guard.night import GuardOptions
 from stageguard.lazy import ShownInNotebooks
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
@@ -274,7 +274,10 @@ def _takes_the_arguments_of(
 
     def decorate(wrapper: Callable[..., Result]) -> Callable[Arguments, Result]:
         returns = inspect.signature(wrapper, eval_str=True).return_annotation
-        set_signature(wrapper, inspect.signature(function, eval_str=True).replace(return_annotation=returns))
+        listed = inspect.signature(function, eval_str=True).replace(return_annotation=returns)
+        wrapper.__signature__ = listed  # type: ignore[attr-defined]
+        types = {name: parameter.annotation for name, parameter in listed.parameters.items()}
+        wrapper.__annotations__ = {**types, "return": returns}
         return wrapper
 
     return decorate

@@ -29,7 +29,7 @@ from stageguard.formats.outputs import (
 )
 from stageguard.formats.shared_profile import keep_profile, recorded_profile
 from stageguard.formats.tables.delimited import read_delimited
-from stageguard.guard.strength import steered_by
+from stageguard.guard.decoding import steered_by
 
 FEW = 3  # this many nights of one row each at the beginning mean that the ids number epochs
 _PLAIN_NAME = re.compile(r"[\w.@+=-]{1,100}")

@@ -22,7 +22,8 @@ from stageguard.files import file_error, json_lines, parse_json, read_file, writ
 from stageguard.formats.sniffing import header_cells
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.formats.tables.one_night import DECODED_COLUMNS
-from stageguard.guard.explain import NIGHT_FACTS, Effect
+from stageguard.guard.explain import changed_by
+from stageguard.lazy import load
 from stageguard.storage import is_remote, location, relative_address
 
 if TYPE_CHECKING:
@@ -219,7 +220,8 @@ def output_texts(
     cells = table_columns(decoding, quality)
     rows = map("\t".join, [tuple(cells), *zip(*cells.values(), strict=True)])
     table = ("\n".join(rows) + "\n").encode()
-    hypnogram, strength, effect = decoding.hypnogram, decoding.strength, Effect.of(decoding)
+    hypnogram, strength, night = decoding.hypnogram, decoding.strength, decoding.night
+    reason = load("report.guard_words:reason")
     entries: dict[str, Any] = {
         "layout": LAYOUT_VERSION,
         "review": REVIEW_SENTENCE,
@@ -228,19 +230,21 @@ def output_texts(
         "options": dict(options),
         "profile": describe_profile(decoding.profile, is_shared=shares_profile),
         "score": decoding.score,
-        "n_scored": effect.n_scored,
-        "n_changed": effect.n_changed,
-        "n_ties": effect.n_ties,
-        "changed_by": effect.changed_by,
-        **{name: getattr(effect, name) for name in NIGHT_FACTS},
+        "n_scored": decoding.n_scored,
+        "n_changed": decoding.n_changed,
+        "n_ties": decoding.n_ties,
+        "changed_by": changed_by(decoding),
+        "n_unscored": int(np.count_nonzero(hypnogram.labels < 0)),
+        "has_lights_off": night.lights_off > 0,
+        "has_lights_on": night.lights_on is not None,
         "n_filled": int(np.count_nonzero(decoding.filled)),
         "period": list(decoding.period),
         "removed_bouts": [bout.to_dict() for bout in decoding.removed_bouts],
-        "strength": {name: getattr(strength, name) for name in STRENGTH} | {"why": str(str(strength))},
+        "strength": {name: getattr(strength, name) for name in STRENGTH} | {"why": reason(strength)},
         "steered": sorted(decoding.steered),
         "assumptions": [*decoding.assumed, *notes],
         "provenance": decoding.provenance(),
-        "methods": decoding.methods_text(),
+        "methods": load("report.methods:methods_text")(decoding),
     }
     if beside:
         entries["beside"] = [describe_file(file, text.encode()) for file, text in beside.items()]

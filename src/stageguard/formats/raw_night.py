@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy.typing as npt
 
 from stageguard.arrays import Indices
-from stageguard.guard.explain import Effect
+from stageguard.measures.cohort import DecodedFacts
 from stageguard.night.period import Period
 from stageguard.night.quantities import Steering
 from stageguard.night.stages import StageScheme
@@ -91,7 +91,7 @@ class Recorded:
     """What `decode` recorded about a night in the sidecar."""
 
     steered: frozenset[Steering] = frozenset()  # what the profile steered
-    effect: Effect | None = None  # what decoding did, if the sidecar says so
+    decoded: DecodedFacts | None = None
     period: Period | None = None  # the sleep period that the rules measured
     look_at: str = ""  # why somebody should look at the night
 

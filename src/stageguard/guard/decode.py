@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, TypeVar, Unpack, overload
+from typing import Any, Literal, TypeVar, Unpack, overload
+
+import numpy as np
 
 from stageguard import checks
 from stageguard.arrays import NAN, Labels
-from stageguard.errors import (
-    CohortError,
-    InputError,
-    PinError,
-    StageGuardError,
-    warn,
-)
+from stageguard.errors import CohortError, InputError, PinError, StageGuardError, warn
 from stageguard.guard.clock import MOST_PASSES, RemovedBout
-from stageguard.guard.decoding import Decoding
-from stageguard.guard.night import GuardOptions, Night, OneNight, OptionKeywords, is_batch, takes_options
+from stageguard.guard.decoding import Decoding, Strength
+from stageguard.guard.night import GuardOptions, Night, OneNight, OptionKeywords, is_batch
 from stageguard.guard.solver import NO_PATH, NightCurve, NoPathError, Path, Solver, fixed_setting, solver_for
-from stageguard.guard.strength import Strength, overruled_pins, strength_of
-from stageguard.lazy import load
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.profile.profile import Profile, as_profile
+from stageguard.profile.profile import OFF, Profile, as_profile
 from stageguard.profile.rules import UNTOUCHED, Choice, Setting
+from stageguard.profile.stagers import Training
 
 Result = TypeVar("Result")
 
@@ -42,8 +38,24 @@ def decode(
 ) -> list[Decoding]: ...
 
 
-@takes_options
-def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> Decoding | list[Decoding]:
+def decode(
+    density: Any,
+    profile: Profile | str,
+    *,
+    stages: Sequence[str] | None = None,
+    epoch_seconds: float | None = None,
+    quality: Any = None,
+    pins: Any = None,
+    segments: Any = None,
+    lights_off: Any = None,
+    lights_on: Any = None,
+    cohort: str | None = None,
+    stager: str | None = None,
+    trained: Training | None = None,
+    strength: float | Literal["off"] | None = None,
+    logits: bool = False,
+    log: bool = False,
+) -> Decoding | list[Decoding]:
     """Return the most plausible hypnogram under a physiological profile.
 
     Finds the stage sequence that maximises evidence plus the profile's transition scores under its
@@ -114,17 +126,11 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
     >>> result.stages.tolist()
     ['W', 'W', 'W']
     """
-    used = profile_for(profile, options)
-    results, several = for_each_night(decode_night, density, used, options)
+    said = (lights_off, lights_on, cohort, stager, trained, strength, logits, log)
+    options = GuardOptions(stages, epoch_seconds, quality, pins, segments, *said)
+    results, several = for_each_night(decode_night, density, profile_for(profile, options), options)
     warn_of_changes(results)
     return results if several else results[0]
-
-
-def warn_of_changes(decodings: Sequence[Decoding]) -> None:
-    """Warn of nights in which a person should look at what changed, of all of them together."""
-    if any(night.changed_share > night.many_changes or night.strength.clock_removed for night in decodings):
-        for text in load("report.guard_words:decode_warnings")(decodings):
-            warn(text)
 
 
 def for_each_night(
@@ -146,141 +152,26 @@ def for_each_night(
             results.append(verb(night))
     except StageGuardError as error:
         number = len(results) if len(nights) == len(items) else len(nights)
-        raise _numbered(error, number) from None
+        named = type(error)(f"night {number}: " + str(error))
+        if isinstance(error, PinError) and isinstance(named, PinError):  # which pins: a field, for callers
+            named.pins = error.pins
+        raise named from None
     return results, True
 
 
 def profile_for(profile: Profile | str, options: GuardOptions) -> Profile:
     """Return the profile at a call's strength; warn or refuse if it is not made for the call's cohort."""
-    profile = as_profile(profile)
+    if not isinstance(profile, Profile):
+        profile = as_profile(profile)
     if options.strength is not None:
         profile = profile.at_strength(options.strength)
     if options.stager is not None:
         checks.text(options.stager, "stager", empty=False)
     if options.trained is not None:
         checks.choice(options.trained, "trained", ("natural", "balanced"))
-    check_cohort(profile, options.cohort)
+    if options.cohort is not None:
+        check_cohort(profile, options.cohort)
     return profile
-
-
-def _numbered(error: StageGuardError, number: int) -> StageGuardError:
-    """Return an error that names the night of a list."""
-    named = type(error)(f"night {number}: " + str(error))
-    if isinstance(error, PinError) and isinstance(named, PinError):  # which pins: a field, for callers
-        named.pins = error.pins
-    return named
-
-
-def decode_night(night: Night) -> Decoding:
-    """Decode one checked night at the strength that its profile, or its rule, sets for it."""
-    try:
-        return decode_under(night.profile, night)
-    except NoPathError as failure:
-        if night.profile.strength is not None:  # it failed in the sleep period, or in the night cut there
-            failure.night = night.cut_at_period()
-        raise _explain_no_path(failure) from None
-
-
-def decode_under(profile: Profile, night: Night, solver: Solver | None = None) -> Decoding:
-    """Decode a checked night at the strength that the profile, or its rule, sets for it.
-
-    First the strength, which a rule sets on the night without its clock; then the path without the clock,
-    which says where sleep begins; then the path with the clock, again until sleep onset no longer moves.
-    Profiles that differ only in strength may share a `solver`.
-    """
-    solver = solver_for(profile, night.epoch_seconds) if solver is None else solver
-    if profile.strength is None:
-        setting = fixed_setting(profile)
-        fi_before = night.fragmentation_index(night.own)
-        choice = Choice("fixed", setting, "fixed", fi_before, NAN, profile.prior_exponent)
-    else:
-        if night.from_labels == "typical" and not profile.smooths_labels:
-            fi = night.fragmentation_index(night.own)
-            choice = Choice("labels", UNTOUCHED, "untouched", fi, fi)
-        else:
-            choice = profile.strength.choose(NightCurve(profile, solver, night))
-        setting = choice.setting
-        if setting != UNTOUCHED:  # what lies around the sleep period must not change a stage inside
-            night = night.cut_at_period()
-    path, clock_facts = solver.path(night, setting), dict[str, Any]()
-    if solver.clock is not None and night.has_clock:
-        # after the first segment, the time since sleep onset is unknown
-        within = max(night.period[0], night.lights_off), min((night.period[1], *night.segments[:1]))
-        onsets = solver.clock.onsets(path.labels, *within)
-        for n_passes in range(1, MOST_PASSES + 1):
-            night, path, removed = decode_timed(solver, night.counted_from(onsets, solver.clock), setting)
-            found = solver.clock.onsets(path.labels, *within)
-            if found == onsets or n_passes == MOST_PASSES:  # it may go back and forth between two onsets
-                break
-            onsets = found
-        clock_facts = {
-            "clock_onsets": onsets,
-            "clock_passes": n_passes,
-            "clock_settled": found == onsets,
-            "clock_overruled": overruled_pins(night) if night.pins else (),
-            "clock_removed": removed,
-        }
-    strength = strength_of(choice, night, path.labels, clock_facts)
-    return _decoding(path, profile, strength, night, setting)
-
-
-def decode_timed(
-    solver: Solver, night: Night, setting: Setting
-) -> tuple[Night, Path, tuple[RemovedBout, ...]]:
-    """Decode a night with its clock, which gives way where it would leave a hole in a bout.
-
-    Every round releases epochs that were held back before, so that there is an end. Returns the night with
-    the clock as it was used, its path, and the early bouts that are gone.
-    """
-    while True:
-        path, clock = solver.path(night, setting), night.clock
-        lost = [] if clock is None else clock.lost_bouts(path.labels)
-        if clock is None or not lost:
-            return night, path, ()
-        holes = clock.holes(path.labels, lost)
-        if not holes:
-            return night, path, clock.removed(path.labels, lost, night.epoch_seconds)
-        night = night.timed(clock.with_released(holes))
-
-
-def _decoding(path: Path, profile: Profile, strength: Strength, night: Night, setting: Setting) -> Decoding:
-    described = (night.epoch_seconds, night.start, f"StageGuard {profile.name}", (), night.offset_seconds)
-    hypnogram = Hypnogram.trusted(path.labels, profile.scheme, *described)
-    return Decoding(hypnogram, profile, strength, night, setting, path.score)
-
-
-def decode_held(density: OneNight, profile: Profile | str, options: GuardOptions, held: Strength) -> Decoding:
-    """Decode one night at a strength that was chosen before, its clock counting from the same epochs.
-
-    `held` is the strength of a decoding of the same night, perhaps with other pins. Under it, a pin changes
-    only what follows from the pin itself, and not how strongly the rest of the night is constrained.
-    """
-    profile = profile_for(profile, options)
-    night = Night.read(density, profile, options)
-    used = night.profile
-    solver = solver_for(used, night.epoch_seconds)
-    if used.strength is not None:
-        night = night.cut_at_period()
-    if solver.clock is not None:
-        night = night.counted_from(held.clock_onsets, solver.clock)
-    setting = held.setting(used, night)
-    try:
-        night, path, removed = decode_timed(solver, night, setting)
-    except NoPathError as failure:
-        raise _explain_no_path(failure) from None
-    strength = replace(
-        held,
-        fi_after=night.fragmentation_index(path.labels),
-        clock_overruled=overruled_pins(night),
-        clock_removed=removed,
-    )
-    return _decoding(path, used, strength, night, setting)
-
-
-def without_clock(decoding: Decoding) -> Labels:
-    """Return the labels of a night at its strength if its clock did not run."""
-    solver = solver_for(decoding.profile, decoding.epoch_seconds)
-    return solver.path(decoding.night.timed(None), decoding.setting).labels
 
 
 def check_cohort(profile: Profile, cohort: str | None) -> None:
@@ -299,6 +190,183 @@ def check_cohort(profile: Profile, cohort: str | None) -> None:
     warn(message)
 
 
+def decode_night(night: Night) -> Decoding:
+    """Decode one checked night at the strength that its profile, or its rule, sets for it.
+
+    First the strength, which a rule sets on the night without its clock; then the path without the clock,
+    which says where sleep begins; then the path with the clock, again until sleep onset no longer moves.
+    """
+    profile, asked, timing = night.profile, night.options.strength, dict[str, Any]()
+    solver = solver_for(profile, night.epoch_seconds)
+    try:
+        if profile.strength is None:
+            fi = night.fragmentation_index(night.own)
+            choice = Choice("fixed", fixed_setting(profile), "fixed", fi, NAN, profile.prior_exponent)
+        elif night.from_labels == "typical" and not profile.smooths_labels:
+            fi = night.fragmentation_index(night.own)
+            choice = Choice("labels", UNTOUCHED, "untouched", fi, fi)
+        else:
+            choice = profile.strength.choose(NightCurve(solver, night))
+        setting = choice.setting
+        if profile.strength is not None and setting != UNTOUCHED:
+            night = night.cut_at_period()  # what lies around the sleep period must not change a stage inside
+        path = solver.path(night, setting)
+        if solver.clock is not None and night.has_clock:
+            night, path, timing = _decode_from_onset(solver, night, setting, path)
+    except NoPathError as failure:
+        if profile.strength is not None:  # it failed in the sleep period, or in the night cut there
+            failure.night = night.cut_at_period()
+        raise _explain_no_path(failure) from None
+    facts: dict[str, Any] = choice._asdict() | timing | {"transition_weight": setting.transition_weight}
+    del facts["setting"]
+    # a rule measured the night without the clock, which then may have changed stages, and with ties unsettled
+    if timing or choice.rule == "fixed" or setting.is_free:
+        facts["fi_after"] = night.fragmentation_index(path.labels)
+    if choice.step == "lowered" and setting.stage_nats is not None:
+        facts["balance_nats"] = setting.stage_nats
+    # unless the profile steps aside anyway, as for another cohort
+    if asked is not None and choice.rule == "fixed" and asked in (OFF, setting.transition_weight):
+        facts["asked"] = asked
+    return _decoding(night, path, setting, Strength(**facts))
+
+
+def _decode_from_onset(
+    solver: Solver, night: Night, setting: Setting, path: Path
+) -> tuple[Night, Path, dict[str, Any]]:
+    """Decode a night with the clock, which counts from sleep onset in a path, until onset no longer moves.
+
+    Returns the night with its clock, its path, and what `Strength` tells of the clock.
+    """
+    clock = solver.clock
+    assert clock is not None
+    # after the first segment, the time since sleep onset is unknown
+    within = max(night.period[0], night.lights_off), min((night.period[1], *night.segments[:1]))
+    onsets = clock.onsets(path.labels, *within)
+    for n_passes in range(1, MOST_PASSES + 1):
+        night, path, removed = _decode_timed(solver, night.counted_from(onsets, clock), setting)
+        found = clock.onsets(path.labels, *within)
+        if found == onsets or n_passes == MOST_PASSES:  # it may go back and forth between two onsets
+            break
+        onsets = found
+    timing = {
+        "clock_onsets": onsets,
+        "clock_passes": n_passes,
+        "clock_settled": found == onsets,
+        "clock_overruled": _overruled_pins(night) if night.pins else (),
+        "clock_removed": removed,
+    }
+    return night, path, timing
+
+
+def _decode_timed(
+    solver: Solver, night: Night, setting: Setting
+) -> tuple[Night, Path, tuple[RemovedBout, ...]]:
+    """Decode a night with its clock, which gives way where it would leave a hole in a bout.
+
+    Every round releases epochs that were held back before, so that there is an end. Returns the night with
+    the clock as it was used, its path, and the early bouts that are gone.
+    """
+    while True:
+        path, clock = solver.path(night, setting), night.clock
+        lost = [] if clock is None else clock.lost_bouts(path.labels)
+        if clock is None or not lost:
+            return night, path, ()
+        holes = clock.holes(path.labels, lost)
+        if not holes:
+            return night, path, clock.removed(path.labels, lost, night.epoch_seconds)
+        night = night.timed(clock.with_released(holes))
+
+
+def _overruled_pins(night: Night) -> tuple[int, ...]:
+    """Return the pinned epochs whose stage has less than half its usual share at that time."""
+    if not night.pins or night.clock is None:
+        return ()
+    log_shares = night.clock.log_shares
+    return tuple(epoch for epoch, stage in night.pins.items() if log_shares[epoch, stage] < np.log(0.5))
+
+
+def _decoding(night: Night, path: Path, setting: Setting, strength: Strength) -> Decoding:
+    profile = night.profile
+    described = (night.epoch_seconds, night.start, f"StageGuard {profile.name}", (), night.offset_seconds)
+    hypnogram = Hypnogram.trusted(path.labels, profile.scheme, *described)
+    return Decoding(hypnogram, profile, strength, night, setting, path.score)
+
+
+def decode_held(density: OneNight, profile: Profile | str, options: GuardOptions, held: Decoding) -> Decoding:
+    """Decode one night at the strength that was chosen before, its clock counting from the same epochs.
+
+    `held` is a decoding of the same night under the same profile, perhaps with other pins. Under it, a pin
+    changes only what follows from the pin itself, and not how strongly the rest of the night is constrained.
+    """
+    night = Night.read(density, profile_for(profile, options), options)
+    solver = solver_for(night.profile, night.epoch_seconds)
+    if night.profile.strength is not None:
+        night = night.cut_at_period()
+    if solver.clock is not None:
+        night = night.counted_from(held.strength.clock_onsets, solver.clock)
+    try:
+        night, path, removed = _decode_timed(solver, night, held.setting)
+    except NoPathError as failure:
+        raise _explain_no_path(failure) from None
+    strength = replace(
+        held.strength,
+        fi_after=night.fragmentation_index(path.labels),
+        clock_overruled=_overruled_pins(night),
+        clock_removed=removed,
+    )
+    return _decoding(night, path, held.setting, strength)
+
+
+def without_clock(decoding: Decoding) -> Labels:
+    """Return the labels of a night at its strength if its clock did not run."""
+    solver = solver_for(decoding.profile, decoding.epoch_seconds)
+    return solver.path(decoding.night.timed(None), decoding.setting).labels
+
+
+def warn_of_changes(decodings: Sequence[Decoding]) -> None:
+    """Warn of nights in which a person should look at what changed, of all of them together."""
+    many = []
+    for number, night in enumerate(decodings):
+        if night.changed_share > night.many_changes:
+            many.append(night)
+        if night.removed_bouts:
+            warn(("" if len(decodings) == 1 else f"night {number}: ") + removed_words(night))
+    if many:
+        worst = max(many, key=lambda night: night.changed_share)
+        of = f"on {len(many)} of {len(decodings)} nights many epochs were changed; most: "
+        which = "" if len(decodings) == 1 else of
+        warn(f"{which}{many_changes_words(worst)}: {many_changes_advice(worst.profile)}")
+
+
+def many_changes_words(decoding: Decoding) -> str:
+    """Return how many epochs were changed, and the limit above which a person should look at the night."""
+    share, limit = 100 * decoding.changed_share, 100 * decoding.many_changes
+    of_all = f"{decoding.n_changed:,} of {decoding.n_scored:,} scored epochs ({share:.1f} %)"
+    return f"{of_all} were changed, above the limit of {limit:.0f} %"
+
+
+def many_changes_advice(profile: Profile) -> str:
+    """Return what to do about a night with many changed epochs under this profile."""
+    look = "look at the night before using it"
+    if "cross_validation" in profile.provenance:  # chosen on scored nights of this stager
+        return f"{look}."
+    return f"{look}; the stager or the profile may not fit."
+
+
+def removed_words(decoding: Decoding) -> str:
+    """Return which early REM is gone, and how sure that is."""
+    bouts = []
+    for bout in decoding.removed_bouts:
+        since = bout.minutes_since_onset
+        when = "before onset" if math.isnan(since) else f"{since:g} min after onset"
+        bouts.append(f"{bout.minutes:g} min long, {when}")
+    return (
+        f"the clock removed REM ({'; '.join(bouts)}): look at it. Experts score "
+        "REM of 3 min or more within 40 min of onset on 2.7 % of nights, and "
+        "narcolepsy looks like this. cohort='narcolepsy' switches the clock off."
+    )
+
+
 def _explain_no_path(failure: NoPathError) -> InputError:
     """Return the error that names the pins that cannot hold together, or blames the profile."""
     night, solver = failure.night, failure.solver
@@ -307,7 +375,7 @@ def _explain_no_path(failure: NoPathError) -> InputError:
     def conflicts(subset: Sequence[tuple[int, int]]) -> bool:
         tried = copy(night)
         tried.pins = dict(subset)
-        return solver.try_path(tried, failure.setting).score == float("-inf")
+        return solver.path(tried, failure.setting, may_fail=True).score == float("-inf")
 
     if conflicts([]):
         return InputError(NO_PATH)

@@ -1,31 +1,29 @@
-"""`Decoding`: what was decided and changed in one night, and how to report it."""
+"""`Decoding`: what was decided and changed in one night; `Strength`: how strongly the profile acted."""
 
 from __future__ import annotations
 
-import os
+import math
 import platform
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from stageguard.arrays import ComparedByValue, Labels, Mask
-from stageguard.files import write_text_atomic
 from stageguard.guard import kernels
 from stageguard.guard.clock import RemovedBout
 from stageguard.guard.night import ROUNDING, Night, assumptions
 from stageguard.guard.solver import solver_for
-from stageguard.guard.strength import Strength, steered_by
-from stageguard.lazy import load
 from stageguard.night.hypnodensity import FromLabels, Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.night import ExportableStages
 from stageguard.night.period import Period
 from stageguard.night.quantities import Steering
 from stageguard.profile.profile import Profile
-from stageguard.profile.rules import Setting
+from stageguard.profile.rules import Lifting, Setting, Step
 from stageguard.profile.stagers import Training
 from stageguard.version import __version__
 
@@ -33,35 +31,90 @@ CITATION = (
     "Wang J, Wang Y, Wu H, Gao J, Xu S, Zou D. StageGuard: Physiologically Constrained Sleep Staging. "
     "KDD 2026. doi:10.1145/3770855.3818916"
 )
+STEERING = ("lowered", "raised", "raised then lowered", "nearest")  # steps that aim at a fragmentation
 
 # Above this share of changed epochs, a person should look at the night before using it. On a flickering night
 # whose evidence yields, many epochs change by design.
 MANY_CHANGES, MANY_OF_A_FLICKERING_NIGHT = 0.10, 0.25
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Strength(ComparedByValue):
+    """How strongly one recording was constrained, and why; indices (fi) are at its epoch length."""
+
+    # "fixed" (the profile's own number), the profile's rule ("target", "band", "match"), or "labels": labels
+    # through typical confusions do not say which epochs are doubtful, and no rule acts
+    rule: str
+    # what the rule did to the fragmentation index: "untouched" and "hard" (fragmented, and the evidence does
+    # not yield): no rule acts; "nearest": of "match"
+    step: Step
+    transition_weight: float
+    prior_exponent: float
+    fi_before: float  # fragmentation index of argmax
+    fi_after: float  # of the output
+    fi_low: float = math.nan  # the rule acts below it; for "match", this and `fi_high` are the target
+    fi_high: float = math.nan  # the rule acts above it
+    fi_experts: float = math.nan  # mean index of expert scorings, if the rule has limits
+    fi_aim: float = math.nan  # what "target" aims at
+    fi_yielded: float = math.nan  # what a transition weight of 0.3 leaves, if "target" tried it
+    stager_fi: float = math.nan  # median index of the stager's nights, if the profile has it
+    asked: float | Literal["off"] | None = None  # the caller's strength, instead of the profile's own
+    balance_nats: tuple[float, ...] = ()  # that "target" added to each stage, for the REM that is expected
+    # whether minority stages may be lifted: "unasked" if the stager is not known to be trained on natural
+    # class frequencies, "off" if the profile forbids it
+    lifting: Lifting = "unasked"
+    clock_onsets: tuple[int, ...] = ()  # epochs of sleep onset that the clock counts from
+    clock_passes: int = 0  # decodings with the clock; 0 if it did not run
+    clock_settled: bool = True  # whether the last of them moved no sleep onset
+    clock_overruled: tuple[int, ...] = ()  # pinned epochs whose stage has under half its usual share then
+    clock_removed: tuple[RemovedBout, ...] = ()  # early REM of which three minutes or more are gone
+
+    @property
+    def steers(self) -> bool:
+        """Whether the rule steered the night's fragmentation to its aim."""
+        return self.step in STEERING
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether the night ended where the rule allows; a rule without a band allows everything."""
+        return math.isnan(self.fi_low) or self.fi_low <= self.fi_after <= self.fi_high
+
+    @property
+    def is_of_labels(self) -> bool:
+        """Whether no rule acts because labels do not say which epochs are doubtful."""
+        return self.rule == "labels"
+
+    @property
+    def limit(self) -> float:
+        """The index up to which this night is left alone; NaN if the night by itself does not decide."""
+        is_by_night = math.isnan(self.stager_fi) and self.fi_low < self.fi_high
+        return self.fi_high if is_by_night else math.nan
+
+    def __repr__(self) -> str:
+        """Return the choice on one line."""
+        fi = f"fragmentation index {self.fi_before:.3f} -> {self.fi_after:.3f}"
+        return f"<Strength {self.rule}: {self.step}, transition weight {self.transition_weight:g}, {fi}>"
+
+
+def steered_by(step: str, prior_exponent: float, biases: Sequence[float] | None) -> frozenset[Steering]:
+    """Return what was steered: fragmentation by the rule's step, stage totals by stage shares or biases."""
+    by: dict[Steering, bool] = {
+        "fragmentation": step in STEERING,
+        "totals": prior_exponent > 0 or len(set(biases or ())) > 1,
+    }
+    return frozenset(what for what, acts in by.items() if acts)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Decoding(ComparedByValue, ExportableStages):
-    """One decoded night.
+    """One decoded night."""
 
-    Attributes
-    ----------
-    hypnogram : Hypnogram
-        The decoded stages; -1 where there is no evidence for more than five minutes.
-    profile : Profile
-        The profile that decoded it.
-    strength : Strength
-        How strongly the profile acted, and why.
-    """
-
-    hypnogram: Hypnogram
-    profile: Profile
+    hypnogram: Hypnogram  # the decoded stages; -1 where there is no evidence for more than five minutes
+    profile: Profile  # that decoded it
     strength: Strength
     night: Night  # with the clock it was decoded with
     setting: Setting
     _score: float | None = None  # of the path; None if every epoch was decided by itself
-    _changed_by: dict[str, int] = field(
-        init=False, default_factory=dict, compare=False, repr=False
-    )  # cache of `changes_by_cause`
 
     @property
     def cohort(self) -> str | None:
@@ -116,10 +169,10 @@ class Decoding(ComparedByValue, ExportableStages):
 
         An epoch between equally likely stages is undecided: any of them is no change.
         """
-        labels, probabilities = self.hypnogram.labels, self.night.probabilities
-        changed: Mask = (labels != self.argmax) & (self.argmax >= 0)
+        labels, argmax, probabilities = self.hypnogram.labels, self.night.argmax, self.night.probabilities
+        changed: Mask = (labels != argmax) & (argmax >= 0)
         rows = np.flatnonzero(changed)  # of equally likely stages argmax is the first, and no choice
-        chosen, kept = probabilities[rows, self.argmax[rows]], labels[rows]
+        chosen, kept = probabilities[rows, argmax[rows]], labels[rows]
         changed[rows] = (kept < 0) | (probabilities[rows, kept] < chosen - ROUNDING)
         return changed
 
@@ -142,7 +195,8 @@ class Decoding(ComparedByValue, ExportableStages):
     @property
     def changed_share(self) -> float:
         """Share of the epochs with a choice of the stager's that were changed."""
-        return self.n_changed / max(1, self.n_scored)
+        n_scored = int(np.count_nonzero(self.night.argmax >= 0))
+        return int(np.count_nonzero(self.changed)) / max(1, n_scored)
 
     @property
     def many_changes(self) -> float:
@@ -203,16 +257,6 @@ class Decoding(ComparedByValue, ExportableStages):
             stager=self.night.stager,
         )
 
-    def advice(self) -> tuple[str, ...]:
-        """Return which option the caller could add, and what it would change, if anything."""
-        advice: tuple[str, ...] = load("report.guard_words:advice")(self)
-        return advice
-
-    def methods_text(self) -> str:
-        """Return a Methods paragraph to paste into a paper, with the citation."""
-        text: str = load("report.methods:night_methods")(self)
-        return text
-
     @property
     def is_free(self) -> bool:
         """Whether the profile itself, by a fixed rule, leaves every epoch as the stager decided it."""
@@ -226,11 +270,6 @@ class Decoding(ComparedByValue, ExportableStages):
         calibration = self.night.calibration
         biases = None if calibration is None else calibration.biases
         return steered_by(self.strength.step, self.strength.prior_exponent, biases)
-
-    def report(self, path: str | os.PathLike[str], *, overwrite: bool = False, **shown: Any) -> None:
-        """Write the night as one HTML page; `shown` are the keywords of `stageguard.night_report`."""
-        page = load("report.night:night_report")(self, **shown)
-        write_text_atomic(path, page, overwrite=overwrite)
 
     def provenance(self) -> dict[str, Any]:
         """Return what is needed to reproduce this result."""

@@ -1,13 +1,14 @@
-"""`explain`: each change and the rule that decided it; `Effect`: how much was changed, by which causes."""
+"""`explain`: each change of a decoded night, and the rule that decided it."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
-from typing import Any, Literal, get_args
+from typing import Literal
 
 import numpy as np
 
@@ -17,8 +18,6 @@ from stageguard.guard.automaton import Durations, compile_tables, weigh
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.night import Night
 from stageguard.guard.solver import Solver, solver_for
-from stageguard.lazy import load
-from stageguard.night.hypnodensity import FromLabels
 from stageguard.night.period import runs
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules import Setting
@@ -41,80 +40,46 @@ _NOBODY = -2
 # Stands for minus infinity, so that gains and losses by forbidden steps can be added up.
 FORBIDDEN_NATS = -1000.0
 
-# In the order in which a change is looked for: the first part that alone gives the epoch its stage made it.
-# "path" is the rest: transitions, bout rules and poor signals act on neighbours together.
-Cause = Literal["pin", "biases", "stage weights", "clock", "path"]
-CAUSES: tuple[Cause, ...] = get_args(Cause)
-# Facts of a night that a sidecar records for its Methods paragraph.
-NIGHT_FACTS = ("n_unscored", "has_lights_off", "has_lights_on")
 
-
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Change(ComparedByValue):
     """A run of epochs whose stage differs from the stager's choice.
 
-    Attributes
-    ----------
-    first_epoch, n_epochs : int
-        Its first epoch and its length.
-    onset_seconds : float
-        When it begins, from the beginning of the recording.
-    clock : datetime or None
-        When it begins by the clock, if the night has a start.
-    before, after : tuple of str
-        Stage of each epoch by the stager, and as decoded.
-    probability_before, probability_after : float
-        The stager's probability of these stages, averaged over the epochs.
-    rule : str
-        What decided: ``pin``, ``calibration`` (temperature, biases), ``prior`` (weight of the stages'
-        shares), ``quality``, ``clock`` (time since sleep onset), ``minimum bout``, ``flip-flop``,
-        ``transition``, or ``several together`` if no single rule did.
-    evidence_nats : float
-        Evidence given up: that of the stager's choice minus that of the decoded stages, as the decoder
-        weighed it.
-    prior_nats : float
-        Gain in transitions, bout lengths and the flip-flop window. Over a night, the sum of
-        ``prior_nats - evidence_nats`` is the score of the output minus that of the stager's own choice. If a
-        minimum bout forbids that choice, it is scored without the minimum; a step of probability 0 counts as
-        -1000 nats.
-    clock_nats : float
-        Gain in evidence from the clock; `evidence_nats` contains it with the opposite sign.
-    minutes_since_onset : float
-        When it begins, from the sleep onset that the clock counts from; NaN without a clock or before it.
-    usual_share : float
-        The experts' share of the stager's first stage at that time, relative to its share of the whole night.
-    score : float
-        Score of the decoded night.
-    counterfactual_score : float
-        Score of the best night that keeps the stager's choice here; -inf where the rules allow none.
+    Over a night, the sum of ``prior_nats - evidence_nats`` is the score of the output minus that of the
+    stager's own choice. If a minimum bout forbids that choice, it is scored without the minimum; a step of
+    probability 0 counts as -1000 nats.
     """
 
     first_epoch: int
     n_epochs: int
-    onset_seconds: float
-    clock: datetime | None
-    before: tuple[str, ...]
-    after: tuple[str, ...]
-    probability_before: float
+    onset_seconds: float  # from the beginning of the recording
+    clock: datetime | None  # when it begins by the clock, if the night has a start
+    before: tuple[str, ...]  # stage of each epoch by the stager
+    after: tuple[str, ...]  # as decoded
+    probability_before: float  # of these stages by the stager, averaged over the epochs
     probability_after: float
+    # what decided: "calibration" is temperature and biases, "prior" the weight of the stages' shares, "clock"
+    # the time since sleep onset; "several together" if no single rule did
     rule: Rule
-    evidence_nats: float
-    prior_nats: float
-    clock_nats: float
-    minutes_since_onset: float
-    usual_share: float
-    score: float
-    counterfactual_score: float
+    evidence_nats: float  # given up: of the stager's choice minus of the decoded stages, as weighed
+    prior_nats: float  # gained in transitions, bout lengths and the flip-flop window
+    clock_nats: float  # gained in evidence from the clock; part of `evidence_nats` with the opposite sign
+    minutes_since_onset: float  # that the clock counts from; NaN without a clock or before onset
+    usual_share: float  # the experts' share of the stager's first stage then, relative to that of a night
+    score: float  # of the decoded night
+    counterfactual_score: float  # of the best night that keeps the stager's choice; -inf if none may
 
     @property
     def margin_nats(self) -> float:
         """Cost of keeping the stager's choice; inf where the rules forbid it."""
         return self.score - self.counterfactual_score
 
-    def __str__(self) -> str:
-        """Return the change as one sentence."""
-        sentence: str = load("report.guard_words:change_words")(self)
-        return sentence
+    def __repr__(self) -> str:
+        """Return the change on one line."""
+        last = self.first_epoch + self.n_epochs - 1
+        where = f"epoch {last}" if self.n_epochs == 1 else f"epochs {self.first_epoch}-{last}"
+        stages = f"{in_bouts(self.before)} -> {in_bouts(self.after)}"
+        return f"<Change {where}: {stages}, by {self.rule}, margin {self.margin_nats:.2f} nats>"
 
 
 def explain(decoding: Decoding) -> tuple[Change, ...]:
@@ -135,8 +100,8 @@ def explain(decoding: Decoding) -> tuple[Change, ...]:
     --------
     >>> import stageguard as sg
     >>> result = sg.decode([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], "kdd2026-actigraphy")
-    >>> print(sg.explain(result)[0])
-    epoch 1: S -> W, by transition; keeping it costs 2.51 nats
+    >>> sg.explain(result)
+    (<Change epoch 1: S -> W, by transition, margin 2.51 nats>,)
     """
     if not isinstance(decoding, Decoding):
         raise InputError(f"the night is a {type(decoding).__name__}, expected what decode() returned.")
@@ -175,6 +140,15 @@ def explain(decoding: Decoding) -> tuple[Change, ...]:
             )
         )
     return tuple(changes)
+
+
+def changed_by(decoding: Decoding) -> dict[Rule, int]:
+    """Return how many epochs each rule changed, as `explain` says it, without its margins."""
+    counts: Counter[Rule] = Counter()
+    regions = _regions(decoding)
+    for rule, (first, end) in zip(_deciding_rules(decoding, regions), regions, strict=True):
+        counts[rule] += end - first
+    return dict(counts)
 
 
 def in_bouts(stages: Sequence[str]) -> str:
@@ -299,7 +273,9 @@ Variant = tuple[Rule, Solver, Night, Setting]  # a night decoded otherwise, and 
 
 
 def _labels_of(variants: Iterator[Variant]) -> list[tuple[Rule, Labels]]:
-    return [(rule, solver.try_path(night, setting).labels) for rule, solver, night, setting in variants]
+    return [
+        (rule, solver.path(night, setting, may_fail=True).labels) for rule, solver, night, setting in variants
+    ]
 
 
 def _ablations(result: Decoding) -> Iterator[Variant]:
@@ -396,111 +372,3 @@ class PathScorer:
         back = np.arange(2, self._window + 1)
         earlier = padded[changes[:, None] + self._window - back]  # (n_changes, window - 1)
         return int(np.count_nonzero((earlier == labels[changes][:, None]).any(axis=1)))
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """What decoding did to one night.
-
-    Attributes
-    ----------
-    n_scored, n_changed : int
-        Epochs with a stage of the stager's, and how many of them got another one.
-    changed_by : mapping of str to int
-        The changed epochs by cause: ``pin``, ``biases``, ``stage weights`` (of a prior, or to lift or balance
-        stages), ``clock``, and ``path`` (transitions and bout rules); causes without a change are left out.
-    step : str
-        What the strength rule did, as in `Strength.step`.
-    transition_weight : float
-        The weight of the transitions.
-    n_unscored : int
-        Epochs that are left without a stage.
-    n_ties : int
-        Epochs between equally likely stages that got the stage of a neighbour, which is no change.
-    has_lights_off, has_lights_on : bool
-        Whether lights cut the recording.
-    from_labels : {"typical", "own"} or None
-        Which confusions stood for the probabilities of a stager that gave labels alone.
-    """
-
-    n_scored: int
-    n_changed: int
-    changed_by: Mapping[str, int]
-    step: str
-    transition_weight: float
-    n_unscored: int = 0
-    has_lights_off: bool = False
-    has_lights_on: bool = False
-    from_labels: FromLabels | None = None
-    n_ties: int = 0
-
-    @property
-    def has_lights(self) -> bool:
-        """Whether lights cut the recording."""
-        return self.has_lights_off or self.has_lights_on
-
-    @classmethod
-    def of(cls, decoding: Decoding) -> Effect:
-        """Return the effect on a decoded night."""
-        strength = decoding.strength
-        return cls(
-            decoding.n_scored,
-            decoding.n_changed,
-            changes_by_cause(decoding),
-            strength.step,
-            strength.transition_weight,
-            int(np.count_nonzero(decoding.hypnogram.labels < 0)),
-            decoding.night.lights_off > 0,
-            decoding.night.lights_on is not None,
-            decoding.from_labels,
-            decoding.n_ties,
-        )
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Effect | None:
-        """Return the effect that a sidecar records, or None if an earlier version wrote it."""
-        if "changed_by" not in record:
-            return None
-        strength = record["strength"]
-        night_facts = {name: bool(record.get(name, False)) for name in NIGHT_FACTS[1:]}
-        return cls(
-            int(record["n_scored"]),
-            int(record["n_changed"]),
-            {cause: int(record["changed_by"].get(cause, 0)) for cause in CAUSES},
-            str(strength["step"]),
-            float(strength["transition_weight"]),
-            int(record.get("n_unscored", 0)),  # this and the rest: missing in outputs of earlier versions
-            **night_facts,
-            from_labels=record.get("provenance", {}).get("from_labels"),
-            n_ties=int(record.get("n_ties", 0)),
-        )
-
-
-def changes_by_cause(decoding: Decoding) -> dict[str, int]:
-    """Return how many changed epochs each cause made; causes without one are left out."""
-    counts = decoding._changed_by
-    if counts:
-        return counts
-    left = decoding.changed
-    night, output = decoding.night, decoding.hypnogram.labels
-    added, timeless = decoding.setting.stage_nats, night.timed(None)
-    for cause in CAUSES:
-        if not left.any():
-            break
-        if cause == "pin":
-            made = np.zeros(len(output), dtype=bool)
-            made[list(night.pins)] = True
-        elif cause == "biases" and night.calibration is not None:
-            made = timeless.choices() == output
-        elif cause == "stage weights" and added is not None:
-            made = timeless.choices(added) == output
-        elif cause == "clock" and night.clock is not None:
-            made = night.choices(added) == output
-        elif cause == "path":
-            made = left
-        else:
-            continue
-        if n_made := int(np.count_nonzero(left & made)):
-            counts[cause] = n_made
-        left = left & ~made
-    return counts

@@ -6,13 +6,12 @@ Short runs of epochs without evidence are bridged, long ones are cut out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import reduce, wraps
-from inspect import Parameter, Signature, signature
+from functools import reduce
 from itertools import pairwise
-from typing import Any, Literal, TypedDict, get_type_hints
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +44,7 @@ Pins = Mapping[int, str | int]
 Segments = Sequence[int] | npt.NDArray[np.integer[Any]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class GuardOptions:
     """The options of `decode`, `posterior` and `sample`; `stageguard.decode` describes each.
 
@@ -116,36 +115,6 @@ class OptionKeywords(TypedDict, total=False):
     strength: float | Literal["off"] | None
     logits: bool
     log: bool
-
-
-def takes_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function take the fields of `GuardOptions` as keywords, listed by `help`, and get one object."""
-
-    @wraps(verb)
-    def call(*arguments: Any, **keywords: Any) -> Any:
-        if not keywords:
-            return verb(*arguments, options=DEFAULTS)
-        values = {option.name: keywords.pop(option.name) for option in options if option.name in keywords}
-        return verb(*arguments, options=GuardOptions(**values), **keywords)
-
-    options = fields(GuardOptions)
-    # types, not their names: the names mean nothing in the module of `verb`, where they would be looked up
-    types = get_type_hints(OptionKeywords)
-    plain = signature(verb, eval_str=True)
-    listed = [parameter for parameter in plain.parameters.values() if parameter.name != "options"]
-    listed += [
-        Parameter(option.name, Parameter.KEYWORD_ONLY, default=option.default, annotation=types[option.name])
-        for option in options
-    ]
-    set_signature(call, plain.replace(parameters=listed))
-    return call
-
-
-def set_signature(function: Callable[..., Any], listed: Signature) -> None:
-    """Give a function a signature, for `inspect`, `typing.get_type_hints` and what builds on them."""
-    function.__signature__ = listed  # type: ignore[attr-defined]
-    types = {name: parameter.annotation for name, parameter in listed.parameters.items()}
-    function.__annotations__ = {**types, "return": listed.return_annotation}
 
 
 def per_night(values: Any, n_nights: int, what: str) -> list[Any]:
@@ -381,7 +350,11 @@ def read_night(density: Any, profile: Profile, options: GuardOptions) -> Night:
             got = type(density).__name__
             raise InputError(f"got a {got}, expected probabilities per epoch and stage. Pass its density.")
     names = profile.scheme.names if options.stages is None else checks.stage_names(options.stages)
-    matrix = _as_probabilities(density, names, options)
+    is_matrix = type(density) is np.ndarray and density.dtype == np.float64 and density.flags.c_contiguous
+    if is_matrix and len(density) and density.shape[1:] == (len(names),) and options.scale == "probabilities":
+        matrix = density  # as usual
+    else:
+        matrix = _as_probabilities(density, names, options)
     if options.stages is None:
         assumed.append(f"columns are {', '.join(names)}: the profile's order")
     else:

@@ -29,15 +29,7 @@ from stageguard.guard import kernels as kernels_module
 from stageguard.guard.automaton import Automaton, Presleep, compile_automaton
 from stageguard.guard.decode import decode_night, for_each_night, profile_for
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.night import (
-    GuardOptions,
-    Night,
-    OneNight,
-    OptionKeywords,
-    assumptions,
-    per_night,
-    takes_options,
-)
+from stageguard.guard.night import GuardOptions, Night, OneNight, OptionKeywords, assumptions, per_night
 from stageguard.guard.solver import NO_PATH, Solver, fixed_setting, prior_nats, solver_for
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.profile.profile import Profile
@@ -113,8 +105,9 @@ def posterior(
 ) -> list[Posterior]: ...
 
 
-@takes_options
-def posterior(density: Any, profile: Profile | str, *, options: GuardOptions) -> Posterior | list[Posterior]:
+def posterior(
+    density: Any, profile: Profile | str, **options: Unpack[OptionKeywords]
+) -> Posterior | list[Posterior]:
     """Return the probability of each stage in each epoch, given the whole night and the profile.
 
     Sums over every path that the profile allows, exactly. A path counts in proportion to exp(score), with the
@@ -148,8 +141,9 @@ def posterior(density: Any, profile: Profile | str, *, options: GuardOptions) ->
     >>> smooth.probabilities.round(2).tolist()
     [[0.96, 0.04], [0.89, 0.11], [0.85, 0.15]]
     """
-    used = profile_for(profile, options)
-    posteriors, several = for_each_night(_posterior_under, density, used, options)
+    given = GuardOptions(**options)
+    used = profile_for(profile, given)
+    posteriors, several = for_each_night(_posterior_under, density, used, given)
     return posteriors if several else posteriors[0]
 
 
@@ -170,9 +164,13 @@ def sample(
 ) -> list[Labels]: ...
 
 
-@takes_options
 def sample(
-    density: Any, profile: Profile | str, *, n: int, seed: int | Sequence[int] = 0, options: GuardOptions
+    density: Any,
+    profile: Profile | str,
+    *,
+    n: int,
+    seed: int | Sequence[int] = 0,
+    **options: Unpack[OptionKeywords],
 ) -> Labels | list[Labels]:
     """Draw whole nights from the paths that a profile allows, each with its probability.
 
@@ -213,8 +211,9 @@ def sample(
     (1000, 2)
     """
     n_draws = checks.whole(n, "n", low=1, high=MOST_DRAWS)
-    used = profile_for(profile, options)
-    results, batch = for_each_night(decode_night, density, used, options)
+    given = GuardOptions(**options)
+    used = profile_for(profile, given)
+    results, batch = for_each_night(decode_night, density, used, given)
     one_each = batch and isinstance(seed, Sequence | np.ndarray) and not isinstance(seed, str)
     seeds = per_night(seed, len(results), "seed") if one_each else [seed] * len(results)
     seeds = [checks.whole(each, "seed") for each in seeds]

@@ -10,8 +10,8 @@ Which kernel finds a path depends on the profile and the night:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Sequence
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,7 +78,8 @@ class Solver:
         self.is_free_at_zero = has_only_bouts and longest == 1
         self.clock = ClockRules.of(profile.clock, profile.scheme, epoch_seconds) if profile.clock else None
         self._clock_spread = self.clock.spread_nats if self.clock else 0.0
-        self._bouts: dict[tuple[tuple[float, ...], bool], Bouts] = {}
+        self.bouts = cache(self._bouts)
+        self._greedy_rules = flip.penalty_nats, flip.window_epochs
         self._no_weight = np.ones(self.n_stages)
         window, every = 1, _RESCALE_EVERY_EPOCHS
         if self.is_greedy:
@@ -91,51 +92,49 @@ class Solver:
         """Whether every epoch is decided by itself, so that the path is argmax; ties see `_free_path`."""
         return setting.is_free or (self.is_free_at_zero and setting.transition_weight == 0.0)
 
-    def path(self, night: Night, setting: Setting, spans: Spans | None = None) -> Path:
-        """Return the best path of a night, or of some stretches of it; raise NoPathError if there is none."""
-        found = self.try_path(night, setting, spans)
-        if found.score == -np.inf:
+    def path(
+        self, night: Night, setting: Setting, spans: Spans | None = None, *, may_fail: bool = False
+    ) -> Path:
+        """Return the best path of a night, or of some stretches of it.
+
+        If there is none, it raises NoPathError, or its score is -inf if it `may_fail`.
+        """
+        spans = night.spans if spans is None else spans
+        weights, nats = (setting.transition_weight,), setting.stage_nats
+        if setting.is_free or (self.is_free_at_zero and setting.transition_weight == 0.0):
+            return self._free_path(night, setting, spans)
+        if self.is_structured:
+            rows, products, factors, bouts = self._kernel_input(night, weights, nats)
+            clock = night.clock.factors if products and night.clock is not None else None
+            found = Path(*kernels_module.active.path(rows, spans, products, factors, *bouts, clock))
+        elif self.is_greedy:
+            rows, products, factors, bouts = self._kernel_input(night, weights, nats)
+            rules: tuple[Any, ...] = (products, factors, *bouts, *self._greedy_rules)
+            found = _by_stretch(kernels_module.for_stages(self.n_stages).greedy, rows, spans, rules)
+        else:
+            rows, rules = night.evidence(nats), self.automaton_tables(setting)
+            found = _by_stretch(kernels_module.active.automaton, rows, spans, rules)
+        if found.score == -np.inf and not may_fail:
             raise NoPathError(self, night, setting)
         return found
 
-    def try_path(self, night: Night, setting: Setting, spans: Spans | None = None) -> Path:
-        """Return the best path of a night, or of some stretches of it; its score is -inf if there is none."""
-        spans = night.spans if spans is None else spans
-        if self.is_free(setting):
-            return self._free_path(night, setting, spans)
-        rows, products, weight = self._kernel_input(night, setting)
-        if self.is_structured:
-            bouts = self.bouts((setting.transition_weight,), products=products)
-            clock = night.clock.factors if products and night.clock is not None else None
-            return Path(*kernels_module.active.path(rows, spans, products, weight, *bouts, clock))
-        labels, total = np.full(len(night.argmax), -1, dtype=np.int8), 0.0
-        for first, end in spans:
-            if self.is_greedy:
-                rules = self._greedy_rules(setting, products=products)
-                greedy = kernels_module.for_stages(self.n_stages).greedy
-                labels[first:end], score = greedy(rows[first:end], products, weight, *rules)
-            else:
-                tables = self.automaton_tables(setting)
-                labels[first:end], score = kernels_module.active.automaton(rows[first:end], *tables)
-            total += score
-        return Path(labels, total)
-
     def curve(self, night: Night, spans: Spans, weights: Sequence[float], nats: Nats = None) -> list[Point]:
-        """Return stretches of a night, without its clock, at several transition weights."""
-        if self.is_free_at_zero and weights[0] == 0.0:  # the weights are in order
+        """Return stretches of a night, without its clock, at several transition weights, in order."""
+        if self.is_free_at_zero and weights[0] == 0.0:
             free = self.point(night, Setting(0.0, nats), spans)
             return [free, *(self.curve(night, spans, weights[1:], nats) if weights[1:] else ())]
         if not self.is_structured:
             return [self.point(night, Setting(weight, nats), spans) for weight in weights]
-        # the largest weight is the first that products might not hold
-        rows, products, weight = self._kernel_input(night, Setting(weights[-1], nats))
-        bouts = self.bouts(tuple(weights), products=products)
-        switches, counts = kernels_module.active.curve(rows, spans, products, weight, *bouts)
+        rows, products, factors, bouts = self._kernel_input(night, tuple(weights), nats)
+        switches, counts = kernels_module.active.curve(rows, spans, products, factors, *bouts)
         if -1 in switches:
             raise NoPathError(self, night, Setting(weights[switches.index(-1)], nats))
-        # no pair of epochs is across two stretches; single epochs have no index
-        n_pairs = sum([end - first - 1 for first, end in spans]) or np.nan
-        return [Point(n / n_pairs, own) for n, own in zip(switches, counts, strict=True)]
+        n_pairs, points = 0, []  # no pair of epochs is across two stretches; single epochs have no index
+        for first, end in spans:
+            n_pairs += end - first - 1
+        for n, own in zip(switches, counts, strict=True):
+            points.append(Point(n / (n_pairs or np.nan), own))
+        return points
 
     def point(self, night: Night, setting: Setting, spans: Spans) -> Point:
         """Return stretches of a night at one setting."""
@@ -167,11 +166,8 @@ class Solver:
             bouts = _free_bouts(self.n_stages)
             labels, score = kernels_module.active.path(rows, spans, False, weight, *bouts)
         else:
-            labels, score = np.full(len(rows), -1, dtype=np.int8), 0.0
-            for first, end in spans:
-                rules = _free_automaton(self.n_stages)
-                labels[first:end], own = kernels_module.active.automaton(rows[first:end], *rules)
-                score += own
+            automaton = kernels_module.active.automaton
+            labels, score = _by_stretch(automaton, rows, spans, _free_automaton(self.n_stages))
         # Other epochs have their best stage: the kernel's path scores the same, but stays where stages tie.
         choices, scores = night.choices(nats), night.choice_scores(nats).copy()
         if night.quality is not None:
@@ -181,46 +177,33 @@ class Solver:
         labels = np.where((labels >= 0) & (choices >= 0), choices, labels)
         return Path(settled(labels, scores, spans), score)
 
-    def holds_products(self, setting: Setting) -> bool:
-        """Whether products of probabilities cannot underflow, whatever the night."""
-        if not (self.is_greedy or self.is_structured):
-            return False  # the automaton takes logarithms
-        added = setting.stage_nats
-        spread = max(added) - min(added) if added else 0.0
-        worst = -LOG_CLIP + spread + self._clock_spread + setting.transition_weight * self._largest_score
+    def _kernel_input(
+        self, night: Night, weights: tuple[float, ...], nats: Nats
+    ) -> tuple[Floats, bool, Floats, Bouts]:
+        """Return a night as a kernel takes it: rows, whether they are products, factors of stages, and bouts.
+
+        Products of probabilities are faster, if they cannot underflow, whatever the night. Logarithms, which
+        include nats and clock already, are for evidence that is more than the probabilities, and for the
+        greedy pass, which knows no clock.
+        """
+        spread = max(nats) - min(nats) if nats else 0.0
+        # the largest weight, which is the last, is the first that products might not hold
+        worst = -LOG_CLIP + spread + self._clock_spread + weights[-1] * self._largest_score
         if self.is_greedy:
             worst += self.profile.flip_flop.penalty_nats
-        return worst * self._reach_epochs <= PRODUCT_RANGE_NATS
-
-    def _kernel_input(self, night: Night, setting: Setting) -> tuple[Floats, bool, Floats]:
-        """Return a night as a kernel takes it: its rows, whether they are products, and factors of stages.
-
-        Products of probabilities are faster. Logarithms, which include weights and clock already, are for
-        evidence that is more than the probabilities, and for the greedy pass, which knows no clock.
-        """
-        nats = setting.stage_nats
         knows_clock = night.clock is None or not self.is_greedy
-        if night.is_plain and knows_clock and self.holds_products(setting):
-            return night.probabilities, True, self._no_weight if nats is None else np.exp(np.array(nats))
-        return night.evidence(nats), False, self._no_weight
+        if not night.is_plain or not knows_clock or worst * self._reach_epochs > PRODUCT_RANGE_NATS:
+            return night.evidence(nats), False, self._no_weight, self.bouts(weights, products=False)
+        factors = self._no_weight if nats is None else np.exp(np.array(nats))
+        return night.probabilities, True, factors, self.bouts(weights, products=True)
 
-    def bouts(self, transition_weights: tuple[float, ...], *, products: bool) -> Bouts:
+    def _bouts(self, transition_weights: tuple[float, ...], *, products: bool) -> Bouts:
         """Return stays and changes (a row per transition weight, as probabilities or in nats), and minima."""
-        key = (transition_weights, products)
-        found = self._bouts.get(key)
-        if found is None:
-            stay = np.array([weigh(self.tables.stay, tau) for tau in transition_weights])
-            change = np.array([weigh(self.tables.change, tau).ravel() for tau in transition_weights])
-            if products:
-                stay, change = np.exp(stay), np.exp(change)
-            ends = self.tables.minimum_epochs, self.profile.ends == "censored"
-            found = self._bouts[key] = (stay, change, *ends)
-        return found
-
-    def _greedy_rules(self, setting: Setting, *, products: bool) -> tuple[Any, ...]:
-        flip = self.profile.flip_flop
-        bouts = self.bouts((setting.transition_weight,), products=products)
-        return *bouts, flip.penalty_nats, flip.window_epochs
+        stay = np.array([weigh(self.tables.stay, tau) for tau in transition_weights])
+        change = np.array([weigh(self.tables.change, tau).ravel() for tau in transition_weights])
+        if products:
+            stay, change = np.exp(stay), np.exp(change)
+        return stay, change, self.tables.minimum_epochs, self.profile.ends == "censored"
 
     def automaton_tables(self, setting: Setting) -> tuple[npt.NDArray[Any], ...]:
         """Return the automaton's arrays at a transition weight."""
@@ -241,7 +224,8 @@ class Solver:
         rows, kept, bases = night.evidence(setting.stage_nats), [], []
         if self.is_greedy:
             kernel = kernels_module.for_stages(self.n_stages).keep_greedy
-            rules = self._greedy_rules(setting, products=False)
+            bouts = self.bouts((setting.transition_weight,), products=False)
+            rules: tuple[Any, ...] = (*bouts, *self._greedy_rules)
         else:
             kernel, rules = kernels_module.active.keep_automaton, self.automaton_tables(setting)
         for start, stop in night.spans:
@@ -257,11 +241,14 @@ class Solver:
 class NightCurve:
     """What a rule may ask of a night; see `stageguard.profile.rules.Curve`."""
 
-    def __init__(self, profile: Profile, solver: Solver, night: Night) -> None:
-        self._profile, self._solver, self._night = profile, solver, night
-        first, stop = night.period  # hours awake around the night must not count; without sleep, all does
-        inside = [(max(begin, first), min(end, stop)) for begin, end in night.spans]
-        self._spans = night.spans if first == stop else tuple([each for each in inside if each[0] < each[1]])
+    def __init__(self, solver: Solver, night: Night) -> None:
+        self._solver, self._night = solver, night
+        profile, (first, stop) = solver.profile, night.period
+        inside = []  # hours awake around the night must not count; without sleep, all does
+        for begin, end in night.spans:
+            if begin < stop and end > first:
+                inside.append((max(begin, first), min(end, stop)))
+        self._spans = night.spans if first == stop else tuple(inside)
         self.fi = night.fragmentation_index(night.own)
         self.ratio = solver.epoch_seconds / profile.epoch_seconds
         self.rem = profile.scheme.rem_index
@@ -270,21 +257,26 @@ class NightCurve:
         self.prior_exponent = profile.prior_exponent
         self.at = partial(solver.curve, night, self._spans)
         self.expected = night.mean_probabilities
+        own = night.own[first:stop]
+        self.own_counts: Sequence[int] = np.bincount(own[own >= 0], minlength=solver.n_stages).tolist()
 
     @property
     def prior_nats(self) -> Nats:
         """What the profile's own prior adds to each stage."""
-        return prior_nats(self._profile)
+        return prior_nats(self._solver.profile)
 
     def free(self, nats: Nats) -> Point:
         """Return the night with every epoch decided by itself."""
         return self._solver.point(self._night, Setting(0.0, nats, is_free=True), self._spans)
 
-    def own_counts(self) -> Sequence[int]:
-        """Return the epochs in each stage of the stager's own choice."""
-        own = self._night.own[slice(*self._night.period)]
-        counts: list[int] = np.bincount(own[own >= 0], minlength=self._solver.n_stages).tolist()
-        return counts
+
+def _by_stretch(kernel: Callable[..., Any], rows: Floats, spans: Spans, rules: tuple[Any, ...]) -> Path:
+    """Return the path of a kernel that knows no stretches."""
+    labels, total = np.full(len(rows), -1, dtype=np.int8), 0.0
+    for first, end in spans:
+        labels[first:end], score = kernel(rows[first:end], *rules)
+        total += score
+    return Path(labels, total)
 
 
 def solver_for(profile: Profile, epoch_seconds: float) -> Solver:

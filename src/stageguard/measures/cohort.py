@@ -13,7 +13,7 @@ import numpy as np
 
 from stageguard.arrays import NAN, Floats
 from stageguard.errors import InputError, MissingExtraError
-from stageguard.guard.explain import Effect
+from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import DayPart, bouts_of, period_for
 from stageguard.measures.samples import (
     Difference,
@@ -26,6 +26,7 @@ from stageguard.measures.samples import (
 from stageguard.measures.statistics import AASM, StatisticsOptions, lights_words
 from stageguard.measures.validity import validity_of
 from stageguard.night.align import on_epochs_of, where_scored
+from stageguard.night.hypnodensity import FromLabels
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.period import Period
 from stageguard.night.quantities import NIGHT, PHASE, STAGE, STEERED_BY, Quantity, Steering, quantity_of
@@ -51,6 +52,56 @@ class Measures:
 
 
 @dataclass(frozen=True, slots=True)
+class DecodedFacts:
+    """What the Methods paragraph of a cohort needs to know of how one night was decoded."""
+
+    n_scored: int  # epochs with a stage of the stager's
+    n_changed: int  # of them with another one in the output
+    step: str  # of the strength rule, as in `Strength.step`
+    transition_weight: float
+    n_unscored: int = 0  # this and the rest: missing in outputs of earlier versions
+    has_lights_off: bool = False
+    has_lights_on: bool = False
+    from_labels: FromLabels | None = None
+    n_ties: int = 0
+
+    @property
+    def has_lights(self) -> bool:
+        """Whether lights cut the recording."""
+        return self.has_lights_off or self.has_lights_on
+
+    @classmethod
+    def of(cls, decoding: Decoding) -> DecodedFacts:
+        """Return the facts of a decoded night."""
+        return cls(
+            decoding.n_scored,
+            decoding.n_changed,
+            decoding.strength.step,
+            decoding.strength.transition_weight,
+            int(np.count_nonzero(decoding.hypnogram.labels < 0)),
+            decoding.night.lights_off > 0,
+            decoding.night.lights_on is not None,
+            decoding.from_labels,
+            decoding.n_ties,
+        )
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> DecodedFacts:
+        """Return the facts that a sidecar records."""
+        return cls(
+            int(record["n_scored"]),
+            int(record["n_changed"]),
+            str(record["strength"]["step"]),
+            float(record["strength"]["transition_weight"]),
+            int(record.get("n_unscored", 0)),
+            bool(record.get("has_lights_off", False)),
+            bool(record.get("has_lights_on", False)),
+            record.get("provenance", {}).get("from_labels"),
+            int(record.get("n_ties", 0)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class CohortNight:
     """One night of a cohort in up to three scorings; without a profile, validity is not measured."""
 
@@ -60,7 +111,7 @@ class CohortNight:
     expert: Hypnogram | None = None
     profile: Profile | None = None
     steered: frozenset[Steering] = frozenset()  # what the profile steered on it
-    effect: Effect | None = None  # what decoding did, if it is known
+    decoded: DecodedFacts | None = None  # if it was decoded, and they are known
     period: Period | None = None  # the sleep period that it was decoded with, if it is known
 
     @property
@@ -77,8 +128,8 @@ class CohortNight:
     @property
     def n_changed(self) -> int | None:
         """Number of epochs whose stage decoding changed; None if nothing was decoded."""
-        if self.effect is not None:
-            return self.effect.n_changed
+        if self.decoded is not None:
+            return self.decoded.n_changed
         if self.before is None or self.after is None:
             return None
         before, after = self.before.labels, self.after.labels

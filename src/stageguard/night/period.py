@@ -14,6 +14,7 @@ Lights off and lights on bound the epochs that are looked at.
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 
@@ -26,6 +27,7 @@ APART_MINUTES = 180.0  # without lasting sleep, between two sleeps of a day; no 
 Period = tuple[int, int]  # first epoch, and the epoch after the last one
 
 
+@cache
 def period_epochs(epoch_seconds: float, apart_minutes: float = APART_MINUTES) -> tuple[int, int, int]:
     """Return how many epochs are looked at, how many of them must be asleep, and how many part two sleeps."""
     window = max(1, round(WINDOW_MINUTES * 60.0 / epoch_seconds))
@@ -45,7 +47,9 @@ def period_of(
     if not sleeps:
         epochs = np.flatnonzero(asleep)
         return (first + int(epochs[0]), first + int(epochs[-1]) + 1) if len(epochs) else (first, first)
-    begin, end = max(sleeps, key=lambda sleep: np.count_nonzero(asleep[slice(*sleep)]))  # the first of equals
+    n_before = np.concatenate(([0], np.cumsum(asleep)))
+    begins, ends = np.array(sleeps).T
+    begin, end = sleeps[int((n_before[ends] - n_before[begins]).argmax())]  # the first of equals
     return first + begin, first + end
 
 
@@ -63,8 +67,9 @@ def lasting_sleeps(asleep: Mask, epoch_seconds: float, apart_minutes: float) -> 
     lasting = epochs[begins | ends]
     if not len(lasting):
         return []
-    stretches = np.split(lasting, np.flatnonzero(np.diff(lasting) > apart) + 1)
-    return [(int(stretch[0]), int(stretch[-1]) + 1) for stretch in stretches]
+    parted = np.flatnonzero(np.diff(lasting) > apart)
+    firsts, lasts = lasting[np.append(0, parted + 1)], lasting[np.append(parted, -1)]
+    return list(zip(firsts.tolist(), (lasts + 1).tolist(), strict=True))
 
 
 def runs(mask: Mask) -> list[tuple[int, int]]:

@@ -19,13 +19,13 @@ from stageguard.arrays import NAN, Floats
 from stageguard.errors import InputError
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.explain import Effect
 from stageguard.measures.agreement import agreement
 from stageguard.measures.bouts import ScoredNight, hypnogram_before, hypnogram_of
 from stageguard.measures.cohort import (
     SCORINGS,
     CohortNight,
     CohortTable,
+    DecodedFacts,
     MeasuredScorings,
     count_steered,
     measure_night,
@@ -164,11 +164,11 @@ def _measure_row(
     before = hypnogram_before(night) if isinstance(night, Decoding) else None
     if isinstance(night, Decoding):
         profile = night.profile
-    effect = Effect.of(night) if isinstance(night, Decoding) else None
+    decoded = DecodedFacts.of(night) if isinstance(night, Decoding) else None
     steered = night.steered if isinstance(night, Decoding) else frozenset()
     period = night.period if isinstance(night, Decoding) else None
     scorings = CohortNight(
-        *(name, before, hypnogram_of(night), expert, profile), steered=steered, effect=effect, period=period
+        *(name, before, hypnogram_of(night), expert, profile), steered=steered, decoded=decoded, period=period
     )
     look_at = measures_of(night).look_at if isinstance(night, Decoding) else ""
     return cohort_row(scorings, measure_night(scorings), look_at=look_at)
@@ -453,12 +453,12 @@ def _methods_of(
     is_between_lights: bool,
 ) -> CohortFact | None:
     """Return what the Methods paragraph needs of a decoded night, with the table's fragmentation index."""
-    if night.effect is None or night.profile is None or "fragmentation_index" not in names:
+    if night.decoded is None or night.profile is None or "fragmentation_index" not in names:
         return None
     column = names.index("fragmentation_index")
     before, after = (float(values[scoring][column]) for scoring in ("before", "after"))
     return CohortFact(
-        night.profile, epoch_seconds, night.effect, (before, after), is_between_lights, n_epochs
+        night.profile, epoch_seconds, night.decoded, (before, after), is_between_lights, n_epochs
     )
 
 

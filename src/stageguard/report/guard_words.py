@@ -1,4 +1,4 @@
-"""Sentences that values of the guard say of themselves: its strength, warnings, advice, and changes."""
+"""Sentences on the strength of a decoding: why it was chosen, what was done, and what one could add."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from stageguard.guard.decode import decode_under
-from stageguard.guard.decoding import Decoding
-from stageguard.guard.explain import Change, in_bouts
-from stageguard.guard.strength import Strength
-from stageguard.profile.profile import OFF, Profile
+from stageguard.guard.decode import decode_night, many_changes_advice
+from stageguard.guard.decoding import Decoding, Strength
+from stageguard.profile.profile import OFF
 from stageguard.profile.rules import YIELDING_WEIGHT
 
 
@@ -179,19 +177,6 @@ def _epochs(epochs: Sequence[int]) -> list[object]:
     return ["epoch " if len(epochs) == 1 else "epochs ", *listed]
 
 
-def decode_warnings(results: Sequence[Decoding]) -> Iterator[str]:
-    """Yield why a person should look at the nights of a call before using them."""
-    many = [result for result in results if result.changed_share > result.many_changes]
-    if many:
-        worst = max(many, key=lambda result: result.changed_share)
-        nights = f"on {len(many)} of {len(results)} nights many epochs were changed; most: "
-        which = "" if len(results) == 1 else nights
-        yield f"{which}{many_changes_words(worst)}: {many_changes_advice(results[0].profile)}"
-    for i, result in enumerate(results):
-        if result.removed_bouts:
-            yield ("" if len(results) == 1 else f"night {i}: ") + removed_words(result)
-
-
 def shared_warnings(decoding: Decoding) -> Iterator[str]:
     """Yield why a person should look at a night of a cohort, in words that several nights share."""
     if decoding.changed_share > decoding.many_changes:
@@ -199,36 +184,6 @@ def shared_warnings(decoding: Decoding) -> Iterator[str]:
         yield f"more than {limit} of scored epochs were changed: {many_changes_advice(decoding.profile)}"
     if decoding.removed_bouts:
         yield "early REM of 3 min or more was removed: look at the night"
-
-
-def many_changes_words(decoding: Decoding) -> str:
-    """Return how many epochs were changed, and the limit above which a person should look at the night."""
-    n_changed, n_scored = decoding.n_changed, decoding.n_scored
-    share, limit = 100 * n_changed / max(1, n_scored), 100 * decoding.many_changes
-    of_all = f"{n_changed:,} of {n_scored:,} scored epochs ({share:.1f} %)"
-    return f"{of_all} were changed, above the limit of {limit:.0f} %"
-
-
-def many_changes_advice(profile: Profile) -> str:
-    """Return what to do about a night with many changed epochs under this profile."""
-    look = "look at the night before using it"
-    if "cross_validation" in profile.provenance:  # chosen on scored nights of this stager
-        return f"{look}."
-    return f"{look}; the stager or the profile may not fit."
-
-
-def removed_words(decoding: Decoding) -> str:
-    """Return which early REM is gone, and how sure that is."""
-    bouts = []
-    for bout in decoding.removed_bouts:
-        since = bout.minutes_since_onset
-        when = "before onset" if math.isnan(since) else f"{since:g} min after onset"
-        bouts.append(f"{bout.minutes:g} min long, {when}")
-    return (
-        f"the clock removed REM ({'; '.join(bouts)}): look at it. Experts score "
-        "REM of 3 min or more within 40 min of onset on 2.7 % of nights, and "
-        "narcolepsy looks like this. cohort='narcolepsy' switches the clock off."
-    )
 
 
 def advice(decoding: Decoding) -> tuple[str, ...]:
@@ -240,7 +195,7 @@ def advice(decoding: Decoding) -> tuple[str, ...]:
         return ()
     night = decoding.night.timed(None)
     natural = replace(night, options=replace(night.options, trained="natural"))
-    lifted = decode_under(profile, natural)
+    lifted = decode_night(natural)
     n_changed = int(np.count_nonzero(lifted.hypnogram.labels != decoding.hypnogram.labels))
     if not n_changed:
         return ()
@@ -251,25 +206,6 @@ def advice(decoding: Decoding) -> tuple[str, ...]:
             f"{before.fi_after:.3f} -> {lifted.strength.fi_after:.3f}."
         ),
     )
-
-
-def change_words(change: Change) -> str:
-    """Return a change as one sentence."""
-    last = change.first_epoch + change.n_epochs - 1
-    is_one = change.n_epochs == 1
-    where = f"epoch {change.first_epoch}" if is_one else f"epochs {change.first_epoch}-{last}"
-    when = "" if change.clock is None else f" ({change.clock:%H:%M:%S})"
-    margin = change.margin_nats
-    cost = "no allowed night keeps it" if margin == math.inf else f"keeping it costs {margin:.2f} nats"
-    by = f"by {change.rule}"
-    if change.rule == "clock":
-        since = change.minutes_since_onset
-        onset = "before" if math.isnan(since) else f"{since:.0f} min after"
-        by += (
-            f" ({change.before[0]} {onset} sleep onset: experts {change.usual_share:.0%} of its usual "
-            f"share, {-change.clock_nats:+.1f} nats)"
-        )
-    return f"{where}{when}: {in_bouts(change.before)} -> {in_bouts(change.after)}, {by}; {cost}"
 
 
 def other_causes(decoding: Decoding) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ Each part of a profile that can change a stage has its sentence here; a test swi
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +14,9 @@ import numpy as np
 
 from stageguard import checks
 from stageguard.errors import InputError
-from stageguard.guard.decoding import CITATION, Decoding
-from stageguard.guard.explain import Effect
-from stageguard.guard.strength import Strength
+from stageguard.guard.decoding import CITATION, Decoding, Strength
 from stageguard.measures.bouts import period_for
+from stageguard.measures.cohort import DecodedFacts
 from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, is_of_days, lights_words, longest_sleep_words
 from stageguard.night.hypnodensity import FromLabels
 from stageguard.night.period import APART_MINUTES, ASLEEP_MINUTES, WINDOW_MINUTES, Period
@@ -38,18 +36,11 @@ MEASURED_PERIOD = (
     f"({ASLEEP_MINUTES:g} of {WINDOW_MINUTES:g} min asleep) in the most probable stages, of sleeps more "
     f"than {APART_MINUTES / 60:g} h apart the longest"
 )
-MADE_BY = {
-    "pin": "by stages given by hand",
-    "biases": "by the stage biases",
-    "stage weights": "by the weighting of stages",
-    "clock": "by the clock",
-    "path": "by transition probabilities",
-}
 
 
 def night_methods(decoding: Decoding, lights: tuple[Moment | None, Moment | None] = NO_LIGHTS) -> str:
     """Return the paragraph of one night, measured between lights if they are given."""
-    profile, seconds, effect = decoding.profile, decoding.epoch_seconds, Effect.of(decoding)
+    profile, seconds, decoded = decoding.profile, decoding.epoch_seconds, DecodedFacts.of(decoding)
     evidence = _evidence(decoding.from_labels)
     parts = [opening_sentence(profile, seconds, decoding.stager, evidence), *origin_sentences(profile)]
     if decoding.strength.asked == OFF:
@@ -73,8 +64,8 @@ def night_methods(decoding: Decoding, lights: tuple[Moment | None, Moment | None
         parts += clock_sentences(profile, ran=decoding.night.clock is not None)
     parts += [
         *_epoch_sentences(decoding),
-        *_left_out_sentences(decoding, effect),
-        change_sentence([effect], [profile]),
+        *_left_out_sentences(decoding),
+        change_sentence([decoded]),
     ]
     period = period_for(decoding, profile, lights)
     parts += _night_period(decoding, period, lights)
@@ -85,7 +76,7 @@ def night_methods(decoding: Decoding, lights: tuple[Moment | None, Moment | None
     if words := lights_words(decoding.hypnogram, *lights):
         parts.append(f"The night was measured between lights: {words}.")
     else:
-        parts += long_sentences([(decoding.hypnogram.n_epochs, seconds, effect)])
+        parts += long_sentences([(decoding.hypnogram.n_epochs, seconds, decoded)])
     parts += [
         *latency_sentences(profile),
         *steered_sentences(profile, decoding.strength.steers),
@@ -189,13 +180,13 @@ def _night_period(
         yield f"It was looked for {and_list(bounds)}."
 
 
-def long_sentences(nights: Iterable[tuple[int, float, Effect]]) -> Iterator[str]:
-    """Say how recordings of days without lights were measured: epochs, their length and effect of each."""
-    if any(is_of_days(n, seconds) and not effect.has_lights for n, seconds, effect in nights):
+def long_sentences(nights: Iterable[tuple[int, float, DecodedFacts]]) -> Iterator[str]:
+    """Say how recordings of days without lights were measured: epochs, their length, facts."""
+    if any(is_of_days(n, seconds) and not decoded.has_lights for n, seconds, decoded in nights):
         yield f"{longest_sleep_words(f'recordings of {LONGEST_NIGHT_HOURS:g} h or more')}."
 
 
-def _left_out_sentences(decoding: Decoding, effect: Effect) -> Iterator[str]:
+def _left_out_sentences(decoding: Decoding) -> Iterator[str]:
     """Say what of the profile is not for this night's cohort or stager, and the caution for its cohort."""
     profile = decoding.profile
     did = (
@@ -215,31 +206,16 @@ def _left_out_sentences(decoding: Decoding, effect: Effect) -> Iterator[str]:
 # Of one night or of many
 
 
-def change_sentence(effects: Sequence[Effect], profiles: Sequence[Profile]) -> str:
-    """Say how many epochs got another stage, and what changed them."""
-    has_bout_rules = any(
-        profile.durations or profile.min_bout_seconds or profile.flip_flop.penalty_nats
-        for profile in profiles
-    )
-    made_by = MADE_BY | ({"path": f"{MADE_BY['path']} and bout rules"} if has_bout_rules else {})
-    n_scored, n_changed = (
-        sum(getattr(effect, name) for effect in effects) for name in ("n_scored", "n_changed")
-    )
+def change_sentence(nights: Sequence[DecodedFacts]) -> str:
+    """Say how many epochs got another stage."""
+    n_scored, n_changed = sum(night.n_scored for night in nights), sum(night.n_changed for night in nights)
     share = f"{100 * n_changed / max(1, n_scored):.1f} %"
     were = f"{n_changed:,} ({share}) {was_or_were(n_changed)}"
     text = f"Of {count(n_scored, 'epoch')} that the stager scored, {were} assigned another stage"
-    causes: Counter[str] = Counter()
-    for effect in effects:
-        causes.update(effect.changed_by)
-    listed = [f"{n:,} {made_by[cause]}" for cause, n in causes.most_common() if n]
-    if len(listed) == 1:
-        text += f", {'all ' * (n_changed > 1)}{made_by[causes.most_common(1)[0][0]]}"
-    elif listed:
-        text += f": {and_list(listed)}"
-    if len(effects) > 1:
-        shares = np.array([100 * each.n_changed / max(1, each.n_scored) for each in effects])
+    if len(nights) > 1:
+        shares = np.array([100 * each.n_changed / max(1, each.n_scored) for each in nights])
         text += f"; per night {median_range(shares, '.1f')} %"
-    return ". ".join(filter(None, (text, ties_words(sum(effect.n_ties for effect in effects)), ""))) + "."
+    return ". ".join(filter(None, (text, ties_words(sum(night.n_ties for night in nights)), ""))) + "."
 
 
 def median_range(values: np.ndarray[Any, np.dtype[np.float64]], form: str) -> str:
@@ -285,7 +261,7 @@ def methods_text(nights: Decoding | Sequence[Decoding], *, subjects: Sequence[st
         CohortFact(
             night.profile,
             night.epoch_seconds,
-            Effect.of(night),
+            DecodedFacts.of(night),
             fragmentation(night, period_for(night, night.profile)),
             n_epochs=night.hypnogram.n_epochs,
         )
@@ -302,7 +278,7 @@ class CohortFact:
 
     profile: Profile
     epoch_seconds: float
-    effect: Effect
+    decoded: DecodedFacts
     fragmentation: tuple[float, float]
     is_between_lights: bool = False  # whether its measures are
     n_epochs: int = 0
@@ -312,14 +288,14 @@ def cohort_methods(
     nights: Sequence[CohortFact], n_subjects: int | None = None, stager: str | None = None
 ) -> str:
     """Return the paragraph of many nights; of several profiles, each is described."""
-    lifts = any(night.effect.step in RAISED for night in nights)
+    lifts = any(night.decoded.step in RAISED for night in nights)
     by_profile = {(night.profile.sha256, night.epoch_seconds): night for night in nights}
     people = "" if n_subjects is None else f" of {count(n_subjects, 'person').replace('persons', 'people')}"
     parts = [f"{count(len(nights), 'night')}{people} {was_or_were(len(nights))} decoded."]
     for night in by_profile.values():
         profile, seconds = night.profile, night.epoch_seconds
-        of_profile = [each.effect for each in nights if each.profile.sha256 == profile.sha256]
-        gave = dict.fromkeys(effect.from_labels for effect in of_profile)
+        of_profile = [each.decoded for each in nights if each.profile.sha256 == profile.sha256]
+        gave = dict.fromkeys(each.from_labels for each in of_profile)
         parts += [
             opening_sentence(profile, seconds, stager, " and ".join(map(_evidence, gave))),
             *origin_sentences(profile),
@@ -334,11 +310,9 @@ def cohort_methods(
             *clock_sentences(profile, ran=True),
             *latency_sentences(profile),
         ]
-    parts += _cohort_strengths([night.effect for night in nights])
+    parts += _cohort_strengths([night.decoded for night in nights])
     parts += _cohort_epochs(nights)
-    parts.append(
-        change_sentence([night.effect for night in nights], [night.profile for night in by_profile.values()])
-    )
+    parts.append(change_sentence([night.decoded for night in nights]))
     parts += _cohort_periods(nights)
     before, after = (np.array([night.fragmentation[i] for night in nights]) for i in (0, 1))
     if not np.isnan(before).all():
@@ -346,28 +320,28 @@ def cohort_methods(
             f"The {'fragmentation index' if nights[0].profile.strength else FI} was "
             f"{median_range(before, '.3f')} before and {median_range(after, '.3f')} after decoding."
         )
-    is_steered = any(night.effect.step not in ("fixed", "untouched", "hard") for night in nights)
+    is_steered = any(night.decoded.step not in ("fixed", "untouched", "hard") for night in nights)
     parts += steered_sentences(nights[0].profile, is_steered)
     return " ".join([*parts, f"{CITATION}."])
 
 
-def _cohort_strengths(effects: Sequence[Effect]) -> Iterator[str]:
+def _cohort_strengths(nights: Sequence[DecodedFacts]) -> Iterator[str]:
     """Say how many nights were smoothed, and how strongly."""
-    smoothed = [each for each in effects if each.step in SMOOTHED]
-    raised = sum(each.step in RAISED for each in effects)
+    smoothed = [each for each in nights if each.step in SMOOTHED]
+    raised = sum(each.step in RAISED for each in nights)
     if smoothed:
         weight = median_range(np.array([each.transition_weight for each in smoothed]), ".3g")
-        nights = f"{len(smoothed):,} of {count(len(effects), 'night')} {was_or_were(len(smoothed))}"
-        yield f"{nights} smoothed, with a transition weight of {weight}."
+        of = f"{len(smoothed):,} of {count(len(nights), 'night')} {was_or_were(len(smoothed))}"
+        yield f"{of} smoothed, with a transition weight of {weight}."
     else:
-        yield f"None of {count(len(effects), 'night')} was smoothed."
+        yield f"None of {count(len(nights), 'night')} was smoothed."
     if raised:
         yield f"In {count(raised, 'night')} minority stages were weighted up."
 
 
 def _cohort_epochs(nights: Sequence[CohortFact]) -> Iterator[str]:
     """Say how many epochs are unscored."""
-    unscored = [night.effect.n_unscored for night in nights if night.effect.n_unscored]
+    unscored = [night.decoded.n_unscored for night in nights if night.decoded.n_unscored]
     if unscored:
         yield (
             f"{count(sum(unscored), 'epoch')} without probabilities for more than five minutes, in "
@@ -380,8 +354,8 @@ def _cohort_periods(nights: Sequence[CohortFact]) -> Iterator[str]:
     measures_period = any(night.profile.measures_sleep_period for night in nights)
     if measures_period:
         yield f"{MEASURED_PERIOD}."
-    n_off = sum(night.effect.has_lights_off for night in nights)
-    n_on = sum(night.effect.has_lights_on for night in nights)
+    n_off = sum(night.decoded.has_lights_off for night in nights)
+    n_on = sum(night.decoded.has_lights_on for night in nights)
     given = [f"lights off was given for {n_off:,}"] * (n_off > 0)
     given += [f"lights on {'' if n_off else 'was given '}for {n_on:,}"] * (n_on > 0)
     if given:
@@ -390,7 +364,7 @@ def _cohort_periods(nights: Sequence[CohortFact]) -> Iterator[str]:
         )  # fmt: skip
         yield sentence(f"{' and '.join(given)} of {count(len(nights), 'night')}: {did}")
     within = [night for night in nights if not night.is_between_lights]
-    yield from long_sentences([(night.n_epochs, night.epoch_seconds, night.effect) for night in within])
+    yield from long_sentences([(night.n_epochs, night.epoch_seconds, night.decoded) for night in within])
     n_between = sum(night.is_between_lights for night in nights)
     if n_between:
         yield f"{count(n_between, 'night')} {was_or_were(n_between)} measured between lights."

@@ -21,6 +21,7 @@ from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.timing import Moment
 from stageguard.report import numbers, tables, words
+from stageguard.report.guard_words import advice, reason
 from stageguard.report.hypnogram_svg import (
     Mark,
     axis_of,
@@ -129,11 +130,11 @@ def night_report(
         **_bands(measured, indicators),
         **_tables(decoding, expert, measured, options, grade),
         "assumed": dict.fromkeys(map(numbers.sentence, (*notes, *decoding.assumed))),
-        "advice": decoding.advice(),
+        "advice": advice(decoding),
         "profile": decoding.profile,
         "settings": settings(decoding.profile),
         "provenance": tuple(provenance_rows(decoding.profile.provenance)),
-        "strength": str(str(decoding.strength)),
+        "strength": reason(decoding.strength),
         "methods": night_methods(decoding, options.lights),
         "versions": _versions(decoding),
     }

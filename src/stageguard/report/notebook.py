@@ -20,6 +20,7 @@ from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.quantities import NIGHT
 from stageguard.profile.profile import Profile
+from stageguard.report.guard_words import reason
 from stageguard.report.hypnogram_svg import (
     HypnogramPicture,
     axis_of,
@@ -67,7 +68,7 @@ def _decoding(night: Decoding) -> Iterator[str]:
     yield _table(
         [
             ("Changed", f"{night.n_changed:,} epochs ({100 * night.changed_share:.1f} %)"),
-            ("Strength", str(night.strength)),
+            ("Strength", reason(night.strength)),
             ("The night", validity(night).verdict),
             *_statistic_rows(sleep_statistics(before), sleep_statistics(after)),
             *_source_rows(after, night.source),

@@ -30,7 +30,7 @@ from stageguard.night.quantities import (
 )
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules import BandRule
-from stageguard.report.guard_words import other_causes
+from stageguard.report.guard_words import advice, in_short, other_causes, reason
 
 # Quantities in tables of the command line: the joint score, indicators, statistics.
 SHOWN = {quantity.key: quantity for quantity in (JOINT, *INDICATORS, *NIGHT, ALL_BOUTS) if quantity.shown}
@@ -207,7 +207,7 @@ def deed_words(decoding: Decoding) -> str:
     strength = decoding.strength
     is_by_others = strength.step in ("untouched", "hard") and decoding.changed.any()
     by = f" Changed only by {' and '.join(other_causes(decoding))}." if is_by_others else ""
-    return f"{strength.in_short()}{by}"
+    return f"{in_short(strength)}{by}"
 
 
 def aside_words(decoding: Decoding, valid: Validity) -> str:
@@ -411,9 +411,9 @@ def summary_of(decoding: Decoding, options: StatisticsOptions = AASM) -> Decodin
         joint=JointScores.of(valid),
         verdict=valid[1].verdict,
         indicators=tuple(rows),
-        strength=str(decoding.strength),
+        strength=reason(decoding.strength),
         assumptions=(*decoding.assumed, *(statistics.assumed if is_told else ())),
-        advice=tuple(decoding.advice()),
+        advice=advice(decoding),
         range_note=range_note(decoding, rows),
         lights=lights_words(hypnogram, *options.lights),
         aside=aside,

@@ -9,19 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stageguard.guard.decode import many_changes_advice, many_changes_words, removed_words
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import Change
 from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, StatisticsOptions, lights_words
 from stageguard.measures.validity import Validity
 from stageguard.night.quantities import quantity_of
 from stageguard.night.stages import StageScheme
-from stageguard.report.guard_words import (
-    many_changes_advice,
-    many_changes_words,
-    other_causes,
-    removed_words,
-    why_hard,
-)
+from stageguard.report.guard_words import other_causes, why_hard
 from stageguard.report.numbers import ABSENT, count, difference, duration, number_text, ties_words
 from stageguard.report.summary import aside_words, early_rem_words
 from stageguard.report.tables import ReportMeasures, bands_sentence, fates, indicator_rows

@@ -22,7 +22,6 @@ from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import in_bouts
 from stageguard.guard.night import GuardOptions, Night
 from stageguard.guard.posterior import Posterior, posterior_like
-from stageguard.guard.strength import Strength
 from stageguard.measures.statistics import SleepStatistics, StatisticsOptions
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
@@ -256,7 +255,7 @@ def guard(night: NightUnderReview, state: ReviewState) -> GuardResult:
         return GuardResult(_labels_with_pins(night.argmax, pins), None)
     profile = night.profile_for(state.settings)
     options = replace(night.options, pins=pins or None, quality=night.quality_with(state.artefacts))
-    held = chosen_strength(night, state.settings).strength
+    held = chosen_strength(night, state.settings).decoding
     with warnings.catch_warnings():  # the page shows how much was changed
         warnings.simplefilter("ignore", StageGuardWarning)
         decoding = decode_held(night.density, profile, options, held)
@@ -265,9 +264,9 @@ def guard(night: NightUnderReview, state: ReviewState) -> GuardResult:
 
 @dataclass(frozen=True, slots=True)
 class ChosenStrength:
-    """The strength that the profile's rule chose, and the pins it chose it with."""
+    """A night at the strength that the profile's rule chose, and the pins it chose it with."""
 
-    strength: Strength
+    decoding: Decoding
     pins: Mapping[int, int]
 
 
@@ -285,7 +284,7 @@ def chosen_strength(night: NightUnderReview, settings: GuardSettings) -> ChosenS
             except PinError:  # the profile does not allow these pins: its strength is that of the night alone
                 pins = {}
                 first = decode_night(Night.read(night.density, profile, alone))
-        night._strengths[settings] = ChosenStrength(first.strength, pins)
+        night._strengths[settings] = ChosenStrength(first, pins)
     return night._strengths[settings]
 
 

@@ -178,8 +178,8 @@ def _between_lights(call: CohortCall, night: Input) -> DecodeOptions:
 
 def _of_days(manifest: Manifest) -> list[str]:
     """Return a remark that names the recordings without lights in which no moment is bedtime."""
-    nights = manifest.effects
-    long = [row.id for row, s, effect in nights if is_of_days(row.n_epochs, s) and not effect.has_lights]
+    nights = manifest.files
+    long = [row.id for row, s, decoded in nights if is_of_days(row.n_epochs, s) and not decoded.has_lights]
     of = f"{len(long):,} recording{'s' * (len(long) > 1)}"
     return [f"{longest_sleep_words(of)}: {listed(long, 3)}"] if long else []
 
@@ -187,7 +187,7 @@ def _of_days(manifest: Manifest) -> list[str]:
 def _write_methods(manifest: Manifest, call: CohortCall, folder: Path) -> None:
     """Write the Methods paragraph of this run's nights; a file of that name that is not ours stays."""
     path, options = folder / METHODS_TEXT, call.options
-    if not manifest.effects:
+    if not manifest.files:
         return
     if path.exists() and CITATION not in read_text(path, errors="replace"):
         manifest.remarks.append(f"{path} is no text of decode's, so it was left as it is")
@@ -198,10 +198,10 @@ def _write_methods(manifest: Manifest, call: CohortCall, folder: Path) -> None:
 
     facts = [
         CohortFact(
-            *(used, seconds, effect, (NAN, NAN) if is_shifted else (row.fi_before, row.fi_after)),
+            *(used, seconds, decoded, (NAN, NAN) if is_shifted else (row.fi_before, row.fi_after)),
             n_epochs=row.n_epochs,
         )
-        for row, seconds, effect in manifest.effects
+        for row, seconds, decoded in manifest.files
     ]
     write_text_atomic(path, cohort_methods(facts, stager=options.stager) + "\n", overwrite=True)
     manifest.written.append(path)

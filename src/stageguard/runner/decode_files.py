@@ -30,7 +30,8 @@ from stageguard.formats.outputs import (
     write_decoding,
 )
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.explain import Effect, explain
+from stageguard.guard.explain import explain
+from stageguard.measures.cohort import DecodedFacts
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.timing import with_start
 from stageguard.profile.profile import Profile
@@ -186,7 +187,7 @@ def _recorded_night(task: DecodeTask, record: Mapping[str, Any], files: WrittenF
         n_filled=record["n_filled"],
         strength=record["strength"]["why"],
         outputs={"tsv": files.tsv, "json": files.sidecar} | written,
-        effect=Effect.from_record(record),
+        decoded=DecodedFacts.from_record(record),
     )
 
 
@@ -201,7 +202,6 @@ def _write(
     *,
     may_replace: bool,
 ) -> DecodedFile:
-    effect = Effect.of(decoding)
     svg = None if task.draw is None else task.draw(decoding)
     changes = explain(decoding) if task.explain else None
     changes_table = None if changes is None else changes_text(changes)
@@ -230,7 +230,7 @@ def _write(
     )
     outputs = {"tsv": written.tsv, "json": written.sidecar, "svg": written.svg, "changes": written.changes}
     row = ManifestRow.of(task.id, task.file, decoding, measures)
-    return DecodedFile.fresh(row, decoding, outputs, notes, effect, changes, summary)
+    return DecodedFile.fresh(row, decoding, outputs, notes, changes, summary)
 
 
 def _recorded_before(

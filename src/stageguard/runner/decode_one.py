@@ -182,7 +182,7 @@ def decode_density(density: Hypnodensity, profile: Profile, options: DecodeOptio
     warn_of_changes([decoding])
     if is_held:
         now = replace(own, pins=options.pins, quality=options.quality)
-        decoding = decode_held(density, profile, now, decoding.strength)
+        decoding = decode_held(density, profile, now, decoding)
     return decoding
 
 

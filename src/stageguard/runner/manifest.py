@@ -20,7 +20,8 @@ from stageguard.arrays import NAN
 from stageguard.errors import StageGuardError, error_message
 from stageguard.files import make_folder, open_text, read_cell, read_text, write_cell, write_text_atomic
 from stageguard.formats.outputs import change_row, output_paths
-from stageguard.guard.explain import Effect
+from stageguard.measures.cohort import DecodedFacts
+from stageguard.report.guard_words import reason
 from stageguard.report.summary import DecodingSummary, JointScores, RecordingFacts, RowMeasures
 from stageguard.runner.run import Outcome
 from stageguard.version import __version__
@@ -199,7 +200,7 @@ class DecodedFile(DecodedNight):
     n_filled: int
     strength: str
     outputs: Mapping[str, Path]
-    effect: Effect | None
+    decoded: DecodedFacts
     summary: DecodingSummary | None = None
     changes: tuple[Change, ...] | None = None
 
@@ -210,7 +211,6 @@ class DecodedFile(DecodedNight):
         decoding: Decoding,
         outputs: Mapping[str, Path | None],
         notes: Sequence[str],
-        effect: Effect,
         changes: Sequence[Change] | None = None,
         summary: DecodingSummary | None = None,
     ) -> DecodedFile:
@@ -220,9 +220,9 @@ class DecodedFile(DecodedNight):
             tuple(notes if summary else dict.fromkeys((*notes, *decoding.assumed))),
             facts=RecordingFacts.of(decoding.hypnogram, decoding.profile),
             n_filled=int(np.count_nonzero(decoding.filled)),
-            strength=str(decoding.strength),
+            strength=reason(decoding.strength),
             outputs={kind: path for kind, path in outputs.items() if path is not None},
-            effect=effect,
+            decoded=DecodedFacts.of(decoding),
             summary=summary,
             changes=None if changes is None else tuple(changes),
         )
@@ -248,7 +248,9 @@ class Manifest:
     first: list[Outcome[DecodedFile]] = field(default_factory=list)  # decoded now, up to a limit
     notes: Counter[str] = field(default_factory=Counter)
     warnings: Counter[str] = field(default_factory=Counter)
-    effects: list[tuple[ManifestRow, float, Effect]] = field(default_factory=list)  # with the epoch length
+    files: list[tuple[ManifestRow, float, DecodedFacts]] = field(
+        default_factory=list
+    )  # with the epoch length
     change_rows: list[tuple[str, ...]] = field(default_factory=list)
     n_decoded: int = 0
     n_before: int = 0
@@ -279,8 +281,7 @@ class Manifest:
         self.n_before += night.is_done_before
         self.n_decoded += not night.is_done_before
         if isinstance(night, DecodedFile):
-            if night.effect is not None:
-                self.effects.append((night.row, night.facts.epoch_seconds, night.effect))
+            self.files.append((night.row, night.facts.epoch_seconds, night.decoded))
             if night.summary is not None and len(self.first) <= MOST_IN_FULL:
                 self.first.append(outcome)
 

@@ -12,7 +12,6 @@ from stageguard.cli.terminal import Console, print_json
 from stageguard.files import write_together
 from stageguard.formats.outputs import write_decoding
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.explain import Effect
 from stageguard.profile.profile import Profile
 from stageguard.report.hypnogram_svg import hypnogram_svg
 from stageguard.report.night import night_report
@@ -110,9 +109,7 @@ def write_demo(
     write_together({html_path: page, folder / MARKER: MARKER_TEXT}, overwrite=overwrite)
     outputs = {"csv": csv_path, "tsv": written.tsv, "json": written.sidecar, "svg": written.svg}
     row = ManifestRow.of(csv_path.stem, str(csv_path), decoding, summary.measures)
-    decoded = DecodedFile.fresh(
-        row, decoding, outputs | {"html": html_path}, notes, Effect.of(decoding), summary=summary
-    )
+    decoded = DecodedFile.fresh(row, decoding, outputs | {"html": html_path}, notes, summary=summary)
     return Outcome(row.file, row.id, decoded, warnings=tuple(warned)), decoding
 
 

@@ -31,6 +31,7 @@ from stageguard.formats.sniffing import has_columns
 from stageguard.formats.tables.delimited import read_rows
 from stageguard.formats.tables.table import Table, as_number
 from stageguard.formats.tools.text import unread_columns
+from stageguard.lazy import load
 from stageguard.night.stages import SCHEMES, UNSCORED_NAME, canonical_name
 
 TIMES = ("onset", "duration")
@@ -153,7 +154,7 @@ def _sidecar(night: Outgoing, has_confidence: bool) -> dict[str, Any]:
         "NumberOfEpochs": hypnogram.n_epochs,
         "Start": None if start is None else start.isoformat(),
         "Profile": None if profile is None else {"Name": profile.name, "SHA256": profile.sha256},
-        "Methods": None if night.decoding is None else night.decoding.methods_text(),
+        "Methods": None if night.decoding is None else load("report.methods:methods_text")(night.decoding),
     }
     return columns | {OWN_KEY: record}
 

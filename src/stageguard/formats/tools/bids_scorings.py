@@ -35,6 +35,7 @@ from stageguard.formats.tables.table import Table, as_number
 from stageguard.formats.tables.timing import TOLERANCE
 from stageguard.formats.tools.bids import MISSING, OWN_KEY, TIMES, read_sidecar, with_record
 from stageguard.formats.tools.text import unread_columns
+from stageguard.lazy import load
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import SCHEMES, UNSCORED_NAME, StageScheme, canonical_name
 from stageguard.version import __version__
@@ -435,7 +436,7 @@ def _record(scorings: Sequence[Scoring], meant: Scoring | None, night: Outgoing 
         "Scoring": None if meant is None else meant.annotator,
         "Scorings": {scoring.annotator: _described(scoring.hypnogram) for scoring in scorings},
         "Profile": None if profile is None else {"Name": profile.name, "SHA256": profile.sha256},
-        "Methods": None if decoding is None else decoding.methods_text(),
+        "Methods": None if decoding is None else load("report.methods:methods_text")(decoding),
     }
 
 

@@ -64,8 +64,8 @@ from stageguard.formats.tables.table import NAMELESS, Table, as_number, row_name
 from stageguard.formats.tables.timing import TIMING_COLUMNS, TOLERANCE, RowTimes, read_timing
 from stageguard.formats.tools.arrays import load_plain
 from stageguard.formats.tools.viewers import description
-from stageguard.guard.explain import Effect
-from stageguard.guard.strength import steered_by
+from stageguard.guard.decoding import steered_by
+from stageguard.measures.cohort import DecodedFacts
 from stageguard.night.period import Period
 from stageguard.night.quantities import STEERED_BY
 from stageguard.night.stages import UNSCORED_NAME, StageScheme, canonical_name
@@ -339,7 +339,7 @@ def _read_record(path: Path, n_rows: int) -> tuple[Profile, datetime | None, Rec
         steered = frozenset(what for what in STEERED_BY if what in told)
         period = _period(record.get("period"), n_rows)
         look_at = str(record.get("measured", {}).get("look_at", ""))
-        recorded = Recorded(steered, Effect.from_record(record), period, look_at)
+        recorded = Recorded(steered, DecodedFacts.from_record(record), period, look_at)
         return profile, None if start is None else datetime.fromisoformat(start), recorded
     except FileFormatError:
         raise

@@ -70,6 +70,7 @@ class Curve(Protocol):
     is_natural: bool  # whether the stager was trained on natural class frequencies
     is_free_at_zero: bool  # whether a transition weight of 0 constrains nothing
     prior_exponent: float  # of the profile's own prior
+    own_counts: Sequence[int]  # epochs in each stage of the stager's own choice
 
     @property
     def prior_nats(self) -> Nats:
@@ -80,9 +81,6 @@ class Curve(Protocol):
 
     def free(self, nats: Nats) -> Point:
         """Return the night with every epoch decided by itself."""
-
-    def own_counts(self) -> Sequence[int]:
-        """Return the epochs in each stage of the stager's own choice."""
 
     def expected(self) -> Floats:
         """Return the mean probability of each stage."""
@@ -158,30 +156,14 @@ class StrengthRule:
         return None
 
 
-def lifting_of(lift: bool | None, curve: Curve) -> Lifting:
-    """Return whether minority stages of a night may be lifted; None leaves it to the stager's training."""
-    if lift is None:
-        return "tried" if curve.is_natural else "unasked"
-    return "tried" if lift else "off"
-
-
-def aim_for(curve: Curve, fi_target: float, stager_fi: float | None, exponent: float) -> tuple[float, float]:
-    """Return the index to aim at on a night, and the stager's median at its epoch length (NaN if unknown).
-
-    With a median, a night keeps part of its difference from it: half of it, in logarithms, at exponent 0.5.
-    """
-    target = fi_target * curve.ratio
-    if stager_fi is None:
-        return target, math.nan
-    median = stager_fi * curve.ratio
-    return target * (curve.fi / median) ** exponent, median
-
-
-def smoothed_to(curve: Curve, aim: float, nats: Nats, fi_free: float) -> tuple[float, float]:
+def smoothed_to(
+    curve: Curve, aim: float, nats: Nats, fi_free: float, *, refine: bool = False
+) -> tuple[float, float]:
     """Return the smallest transition weight that brings fragmentation down to an aim, and the index then.
 
     If none does, it is the largest. Fragmentation need not fall with every step, so the weights are tried in
-    order. The first one is known to give `fi_free` if it constrains nothing.
+    order. The first one is known to give `fi_free` if it constrains nothing. If asked to refine, and the
+    index is then far below the aim, weights in between are tried, and the nearest to the aim is taken.
     """
     weight, fi = TRANSITION_WEIGHTS[0], fi_free
     if not curve.is_free_at_zero:
@@ -194,6 +176,14 @@ def smoothed_to(curve: Curve, aim: float, nats: Nats, fi_free: float) -> tuple[f
             weight, fi = tried, point.fi
             if fi <= aim:
                 break
+    if not refine or not fi < NEAR * aim or weight == 0.0:
+        return weight, fi
+    below = TRANSITION_WEIGHTS[TRANSITION_WEIGHTS.index(weight) - 1]
+    step = (weight - below) / (WEIGHTS_BETWEEN + 1)
+    weights = tuple((below + np.arange(1, WEIGHTS_BETWEEN + 1) * step).tolist())
+    for tried, point in zip(reversed(weights), reversed(curve.at(weights, nats)), strict=True):
+        if abs(point.fi - aim) <= abs(fi - aim):  # of equals, the weaker
+            weight, fi = tried, point.fi
     return weight, fi
 
 
@@ -205,7 +195,7 @@ def lifted(curve: Curve, choice: Choice, full: float) -> Choice:
     what the probabilities expect. A night that is then above `choice.fi_high` is smoothed.
     """
     expected = curve.expected()
-    least = _starved(curve.own_counts(), expected)
+    least = _starved(curve.own_counts, expected)
     is_starved = full > choice.fi_low and least > STARVED
     up_to = full if is_starved else choice.fi_low
     best, best_exponent, best_fi = None, 0.0, curve.fi
@@ -256,7 +246,8 @@ class BandRule(StrengthRule):
         """Return the setting for a night, and why."""
         target = self.fi_target * curve.ratio
         low, high = self.floor * target, self.cap * target
-        lifting = lifting_of(self.lift, curve)
+        lift = curve.is_natural if self.lift is None else self.lift
+        lifting: Lifting = "tried" if lift else "unasked" if self.lift is None else "off"
         choice = Choice(
             "band",
             UNTOUCHED,
@@ -272,7 +263,7 @@ class BandRule(StrengthRule):
         if curve.fi > high:
             weight, fi = smoothed_to(curve, high, None, curve.fi)
             return choice._replace(setting=Setting(weight), step="lowered", fi_after=fi)
-        return lifted(curve, choice, low) if curve.fi < low and lifting == "tried" else choice
+        return lifted(curve, choice, low) if curve.fi < low and lift else choice
 
     def describe(self) -> str:
         """Say in one line what it does to a recording."""
@@ -300,7 +291,10 @@ class MatchRule(StrengthRule):
         """Return the setting for a night, and why."""
         if math.isnan(curve.fi):  # no sleep to be measured
             return Choice("match", UNTOUCHED, "untouched", curve.fi, curve.fi, curve.prior_exponent)
-        aim, stager_fi = aim_for(curve, self.fi_target, self.stager_fi, self.exponent)
+        aim, stager_fi = self.fi_target * curve.ratio, math.nan
+        if self.stager_fi is not None:
+            stager_fi = self.stager_fi * curve.ratio
+            aim *= (curve.fi / stager_fi) ** self.exponent
         points = curve.at(TRANSITION_WEIGHTS, curve.prior_nats)
         tried = list(zip(TRANSITION_WEIGHTS, (point.fi for point in points), strict=True))
         weight, fi = min(tried, key=lambda pair: abs(pair[1] - aim))  # the first of equals: the weaker one
@@ -348,15 +342,16 @@ class TargetRule(StrengthRule):
 
     def choose(self, curve: Curve) -> Choice:
         """Return the setting for a night, and why."""
-        target = self.fi_target * curve.ratio
-        high = self.acts_above * target
-        median = self.stager_fi
-        if median is None and self.typical is not None:
-            median = self.typical * self.fi_target
-        aim, stager_fi = aim_for(curve, self.fi_target, median, self.exponent)
-        if self.stager_fi is None:
-            aim, stager_fi = min(aim, HIGHEST_AIM * target), math.nan
-        lifting = lifting_of(self.lift, curve)
+        target = aim = self.fi_target * curve.ratio
+        high, stager_fi = self.acts_above * target, math.nan
+        if self.stager_fi is not None:
+            stager_fi = self.stager_fi * curve.ratio
+            aim = target * (curve.fi / stager_fi) ** self.exponent
+        elif self.typical is not None:
+            median = self.typical * self.fi_target * curve.ratio
+            aim = min(target * (curve.fi / median) ** self.exponent, HIGHEST_AIM * target)
+        lift = curve.is_natural if self.lift is None else self.lift
+        lifting: Lifting = "tried" if lift else "unasked" if self.lift is None else "off"
         choice = Choice(
             "target",
             UNTOUCHED,
@@ -372,13 +367,13 @@ class TargetRule(StrengthRule):
         )
         flickers = curve.fi > high if self.stager_fi is None else stager_fi > high and curve.fi > aim
         if not flickers:
-            return lifted(curve, choice, target) if curve.fi < target and lifting == "tried" else choice
+            return lifted(curve, choice, target) if curve.fi < target and lift else choice
         (yielded,) = curve.at((YIELDING_WEIGHT,))
         choice = choice._replace(fi_yielded=yielded.fi)
         if self.stager_fi is None and yielded.fi >= self.soft * curve.fi:
             return choice._replace(step="hard")
         for nats in (_balance(curve, yielded.counts), None):
-            weight, fi = _smoothed(curve, aim, nats)
+            weight, fi = smoothed_to(curve, aim, nats, curve.fi, refine=True)
             if not _invents_rem(curve, weight, nats):
                 return choice._replace(setting=Setting(weight, nats), step="lowered", fi_after=fi)
         return choice._replace(step="hard", fi_yielded=math.nan)  # what smoothing gains is REM
@@ -441,23 +436,9 @@ def _invents_rem(curve: Curve, weight: float, nats: Nats) -> bool:
     """Whether smoothing gives a night much more REM than the probabilities expect and argmax has."""
     if curve.rem is None:
         return False
-    (point,), own = curve.at((weight,), nats), curve.own_counts()
-    share, of_own = (counts[curve.rem] / max(1, sum(counts)) for counts in (point.counts, own))
+    (_, counts), own = curve.at((weight,), nats)[0], curve.own_counts
+    share, of_own = counts[curve.rem] / max(1, sum(counts)), own[curve.rem] / max(1, sum(own))
     return bool(share > MOST_REM * max(curve.expected()[curve.rem], of_own))
-
-
-def _smoothed(curve: Curve, aim: float, nats: Nats) -> tuple[float, float]:
-    """Return the transition weight that brings a night nearest to the aim, and its index then."""
-    weight, fi = smoothed_to(curve, aim, nats, curve.fi)
-    if not fi < NEAR * aim or weight == 0.0:
-        return weight, fi
-    below = TRANSITION_WEIGHTS[TRANSITION_WEIGHTS.index(weight) - 1]
-    step = (weight - below) / (WEIGHTS_BETWEEN + 1)
-    weights = [below + i * step for i in range(1, WEIGHTS_BETWEEN + 1)]
-    for tried, point in zip(reversed(weights), reversed(curve.at(weights, nats)), strict=True):
-        if abs(point.fi - aim) <= abs(fi - aim):  # of equals, the weaker
-            weight, fi = tried, point.fi
-    return weight, fi
 
 
 RULES: dict[str, type[StrengthRule]] = {rule.rule: rule for rule in (BandRule, MatchRule, TargetRule)}
