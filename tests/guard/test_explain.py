@@ -93,7 +93,6 @@ def short_wake(p_wake=0.6):
 def explained_one_by_one(result):
     """Margins and gains of each change by definition: a decoding of the whole night for every one."""
     setting = result.setting
-    assert setting == result.strength.setting(result.profile, result.night)
     solver, night = solver_for(result.profile, result.epoch_seconds), result.night
     score = PathScorer(result.profile, result.epoch_seconds, setting.transition_weight)
     hybrid = np.where(result.changed, night.argmax, result.hypnogram.labels)
@@ -104,7 +103,7 @@ def explained_one_by_one(result):
             known = night.evidence(setting.stage_nats)
             pins = {t: int(night.argmax[t]) for t in range(first, end)}
             own = replace(night, quality=None, filled=None, clock=None, pins=pins, _logs=known)
-            kept.append(solver.try_path(own, setting._replace(stage_nats=None)).score)
+            kept.append(solver.path(own, setting._replace(stage_nats=None), may_fail=True).score)
             before = score(hybrid[start:stop])
             hybrid[first:end] = result.hypnogram.labels[first:end]
             gained.append(0.0 if setting.is_free else score(hybrid[start:stop]) - before)

@@ -485,7 +485,7 @@ def test_a_rule_without_a_band_speaks_of_none(step):
     assert "nan" not in reason(strength) + in_short(strength)
     banded = replace(strength, fi_low=0.3, fi_high=0.4)
     assert not banded.is_reached
-    assert mentions(str(banded), "0.300 to 0.400")
+    assert mentions(reason(banded), "0.300 to 0.400")
 
 
 def flickering(seed, n_stages):

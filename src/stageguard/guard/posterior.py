@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Unpack, get_type_hints, overload
+from typing import Any, Literal, NamedTuple, Unpack, get_type_hints, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,7 @@ from stageguard.guard.solver import NO_PATH, Solver, fixed_setting, prior_nats, 
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules import Setting
+from stageguard.profile.stagers import Training
 
 MOST_DRAWS = 10_000_000
 N_FIXED = 32  # offsets of which a posterior is the mean
@@ -106,7 +107,22 @@ def posterior(
 
 
 def posterior(
-    density: Any, profile: Profile | str, **options: Unpack[OptionKeywords]
+    density: Any,
+    profile: Profile | str,
+    *,
+    stages: Sequence[str] | None = None,
+    epoch_seconds: float | None = None,
+    quality: Any = None,
+    pins: Any = None,
+    segments: Any = None,
+    lights_off: Any = None,
+    lights_on: Any = None,
+    cohort: str | None = None,
+    stager: str | None = None,
+    trained: Training | None = None,
+    strength: float | Literal["off"] | None = None,
+    logits: bool = False,
+    log: bool = False,
 ) -> Posterior | list[Posterior]:
     """Return the probability of each stage in each epoch, given the whole night and the profile.
 
@@ -141,9 +157,10 @@ def posterior(
     >>> smooth.probabilities.round(2).tolist()
     [[0.96, 0.04], [0.89, 0.11], [0.85, 0.15]]
     """
-    given = GuardOptions(**options)
-    used = profile_for(profile, given)
-    posteriors, several = for_each_night(_posterior_under, density, used, given)
+    said = (lights_off, lights_on, cohort, stager, trained, strength, logits, log)
+    options = GuardOptions(stages, epoch_seconds, quality, pins, segments, *said)
+    used = profile_for(profile, options)
+    posteriors, several = for_each_night(_posterior_under, density, used, options)
     return posteriors if several else posteriors[0]
 
 
@@ -170,7 +187,19 @@ def sample(
     *,
     n: int,
     seed: int | Sequence[int] = 0,
-    **options: Unpack[OptionKeywords],
+    stages: Sequence[str] | None = None,
+    epoch_seconds: float | None = None,
+    quality: Any = None,
+    pins: Any = None,
+    segments: Any = None,
+    lights_off: Any = None,
+    lights_on: Any = None,
+    cohort: str | None = None,
+    stager: str | None = None,
+    trained: Training | None = None,
+    strength: float | Literal["off"] | None = None,
+    logits: bool = False,
+    log: bool = False,
 ) -> Labels | list[Labels]:
     """Draw whole nights from the paths that a profile allows, each with its probability.
 
@@ -211,9 +240,10 @@ def sample(
     (1000, 2)
     """
     n_draws = checks.whole(n, "n", low=1, high=MOST_DRAWS)
-    given = GuardOptions(**options)
-    used = profile_for(profile, given)
-    results, batch = for_each_night(decode_night, density, used, given)
+    said = (lights_off, lights_on, cohort, stager, trained, strength, logits, log)
+    options = GuardOptions(stages, epoch_seconds, quality, pins, segments, *said)
+    used = profile_for(profile, options)
+    results, batch = for_each_night(decode_night, density, used, options)
     one_each = batch and isinstance(seed, Sequence | np.ndarray) and not isinstance(seed, str)
     seeds = per_night(seed, len(results), "seed") if one_each else [seed] * len(results)
     seeds = [checks.whole(each, "seed") for each in seeds]
