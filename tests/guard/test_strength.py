@@ -468,7 +468,7 @@ def test_what_keeps_rem_is_told(backend):
     assert result.strength.step == "lowered" and nats > 0.1
     assert mentions(reason(result.strength), "REM", f"{nats:.2f}", "expect")
     less = replace(result.strength, balance_nats=(0.0, 0.0, -0.07))
-    assert mentions(str(less), "REM", "0.07 nats")
+    assert mentions(reason(less), "REM", "0.07 nats")
     fixed = profile.replace(strength=None, transition_weight=result.strength.transition_weight)
     smoothed = quietly(rows, fixed)
     expected = rows[:, 2].mean()
