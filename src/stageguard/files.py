@@ -40,10 +40,6 @@ except ImportError:  # Windows, where nothing is locked
 
 MOST_BYTES = 4 * 2**30  # of a file that is read into memory at once; those read in parts have no limit
 _NUMBERS = count()  # of temporary files of this process
-LINED_LEVELS = 2  # nested lists and objects of written JSON whose entries have a line each
-_ENCODERS = {
-    is_ascii: json.JSONEncoder(allow_nan=False, ensure_ascii=is_ascii).encode for is_ascii in (True, False)
-}
 UNNAMED = "bytes"  # name of the file of bytes that have none, without a suffix that tells a format
 SYNTHETIC_FILE = "synthetic.json"  # in the top folder of a simulated cohort
 SYNTHETIC_WORD = "SYNTHETIC"  # in headers, where a format has room for words
@@ -122,22 +118,16 @@ def load_json(path: Path) -> Any:
         raise file_error(path, f"is not readable JSON ({reason}). Was it copied completely?") from None
 
 
-def json_lines(
-    value: Any, *, ensure_ascii: bool = True, levels: int = LINED_LEVELS, line_end: str = "\n"
-) -> str:
-    """Return JSON with a line for each entry of the outer levels; deeper levels stay on the entry's line.
-
-    Each line is encoded in C. `json.dumps` with an indent encodes in Python, several times as slowly.
-    """
-    encode = _ENCODERS[ensure_ascii]
+def json_lines(value: Any, *, ensure_ascii: bool = True, levels: int = 2, line_end: str = "\n") -> str:
+    """Return JSON with a line for each entry of the outer levels, which Python would indent slowly."""
     if not levels or not value or not isinstance(value, dict | list):
-        return encode(value)
+        return json.dumps(value, allow_nan=False, ensure_ascii=ensure_ascii)
     inner = line_end + "  "
     lined = partial(json_lines, ensure_ascii=ensure_ascii, levels=levels - 1, line_end=inner)
-    if isinstance(value, dict):
-        entries = [f"{encode(key)}: {lined(item)}" for key, item in value.items()]
-        return "{" + inner + f",{inner}".join(entries) + line_end + "}"
-    return "[" + inner + f",{inner}".join(lined(item) for item in value) + line_end + "]"
+    if isinstance(value, list):
+        return "[" + inner + f",{inner}".join(map(lined, value)) + line_end + "]"
+    entries = [f"{lined(key, levels=0)}: {lined(item)}" for key, item in value.items()]
+    return "{" + inner + f",{inner}".join(entries) + line_end + "}"
 
 
 def is_synthetic(path: str | Path) -> bool:
@@ -171,22 +161,16 @@ def kept_file(source: Any) -> Path:
 
 
 def _write_source(source: Any, folder: Path) -> Path:
-    name = getattr(source, "name", None)
-    name = PurePath(name).name if isinstance(name, str) else ""
-    stream = source if callable(getattr(source, "read", None)) else io.BytesIO(source)
-    path = folder / (name or UNNAMED)
-    with path.open("wb") as file:
-        try:
-            shutil.copyfileobj(stream, file)
-        except (TypeError, io.UnsupportedOperation, ValueError) as error:
-            raise _unreadable(source, error) from None
+    name, kind = getattr(source, "name", None), type(source).__name__
+    path = folder / ((PurePath(name).name if isinstance(name, str) else "") or UNNAMED)
+    try:
+        with path.open("wb") as file:
+            shutil.copyfileobj(source if hasattr(source, "read") else io.BytesIO(source), file)
+    except TypeError:  # text was read
+        raise InputError(f'{kind} is open as text, expected bytes: open(path, "rb").') from None
+    except ValueError as error:
+        raise InputError(f"{kind} cannot be read ({error}), expected a file open for reading.") from None
     return path
-
-
-def _unreadable(source: Any, error: Exception) -> InputError:
-    if isinstance(error, TypeError):  # text was read
-        return InputError(f'{type(source).__name__} is open as text, expected bytes: open(path, "rb").')
-    return InputError(f"{type(source).__name__} cannot be read ({error}), expected a file open for reading.")
 
 
 # ---- errors
@@ -316,11 +300,11 @@ def _undo_object(path: Path) -> Callable[[], object]:
 def _why_not(path: Path, error: OSError) -> OutputError:
     if isinstance(error, FileExistsError):
         return exists_error(path, to="replace it, or choose another name")
-    if isinstance(error, FileNotFoundError) and storage.is_remote(path):
-        return OutputError(f"cannot write {path}: there is no such bucket. Create it first.")
-    if isinstance(error, FileNotFoundError) and not path.parent.is_dir():
-        return OutputError(f"cannot write {path}: folder {path.parent} does not exist. Create it first.")
-    return OutputError(f"cannot write {path}: {error.strerror or error}. Choose a folder you can write to.")
+    reason = f"{error.strerror or error}. Choose a folder you can write to."
+    if isinstance(error, FileNotFoundError):
+        place = "the bucket" if storage.is_remote(path) else f"folder {path.parent}"
+        reason = f"{place} does not exist. Create it first."
+    return OutputError(f"cannot write {path}: {reason}")
 
 
 def new_temporary(target: Path) -> tuple[Path, BinaryIO]:
@@ -349,7 +333,7 @@ def check_places(paths: Iterable[Path], *, overwrite: bool = False) -> None:
         except FileFormatError:
             raise OutputError(f"cannot write {path}: it is a pipe or a device, expected a file.") from None
         except OSError as error:
-            raise _why_not(path, error) from error
+            raise _why_not(path, error) from None
         if not overwrite:
             raise exists_error(path, to="replace it, or choose another name")
 

@@ -13,7 +13,6 @@ import hashlib
 import os
 import posixpath
 import re
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -45,7 +44,6 @@ STORES = {
 }
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):/(/?)")  # two letters at least: C:/ is a drive
 SMALL_BYTES = 16 * 2**20  # larger objects are read in parts, where a library can
-BLOCK_BYTES = 2**20
 
 
 # ---- from text to a path
@@ -184,19 +182,24 @@ def _file_system(path: Path) -> Iterator[tuple[Any, str]]:
     except (StageGuardError, StoreError, MemoryError):
         raise
     except Exception as error:
-        cause = error.__cause__ if store_of(path).is_web and error.__cause__ is not None else error
-        status = getattr(cause, "status", None)
-        if status in (401, 403):
-            raise PermissionError(errno.EACCES, "Permission denied", str(path)) from None
-        if cause is error or status == 404:
-            for kind in (IsADirectoryError, FileExistsError, PermissionError, FileNotFoundError):
-                if isinstance(error, kind):
-                    code = {FileNotFoundError: errno.ENOENT, PermissionError: errno.EACCES}
-                    number = code.get(kind, errno.EEXIST if kind is FileExistsError else errno.EISDIR)
-                    raise kind(number, os.strerror(number), str(path)) from None
+        cause = (error.__cause__ or error) if store_of(path).is_web else error
+        status: Any = getattr(cause, "status", None)
+        kind = {401: PermissionError, 403: PermissionError, 404: FileNotFoundError}.get(status)
+        if kind is None and cause is error:
+            kind = next((each for each in _CODES if isinstance(error, each)), None)
+        if kind is not None:
+            raise kind(_CODES[kind], os.strerror(_CODES[kind]), str(path)) from None
         words = hide_addresses(" ".join(str(cause).split()))[:120].rstrip(". ")
         text = f"answered {status}" if status else f"{type(cause).__name__}: {words}".removesuffix(": ")
         raise StoreError(errno.EIO, f"not reached: {text}", str(path)) from None
+
+
+_CODES: dict[type[OSError], int] = {
+    IsADirectoryError: errno.EISDIR,
+    FileExistsError: errno.EEXIST,
+    PermissionError: errno.EACCES,
+    FileNotFoundError: errno.ENOENT,
+}
 
 
 def size_of(path: Path) -> int | None:
@@ -247,11 +250,9 @@ def place_in(path: Path, folder: Path) -> str:
 
 def has_marker(path: Path, name: str, depth: int) -> bool:
     """Whether a marker of this name lies beside an object, or some folders above."""
-    folders = (path, *path.parents)[: depth + 1] if not store_of(path).is_web else ()
-    look = (
-        _is_object if store_of(path).is_local else _is_object_once
-    )  # thousands of nights share their folders
-    return any(look(folder / name) for folder in folders)
+    store = store_of(path)
+    look = _is_object if store.is_local else _is_object_once  # thousands of nights share their folders
+    return not store.is_web and any(look(folder / name) for folder in (path, *path.parents)[: depth + 1])
 
 
 def _is_object(path: Path) -> bool:
@@ -274,7 +275,7 @@ def own_folder() -> Path:
     return Path(tempfile.mkdtemp(dir=_folder_of(os.getpid()).name))
 
 
-def scratch_file(path: Path) -> Path:
+def scratch_file(path: Path | str) -> Path:
     """Return a file of this process in which an object can be made ready."""
     name = hashlib.sha256(str(path).encode()).hexdigest()[:32]
     return Path(_folder_of(os.getpid()).name) / f"{name}.scratch"
@@ -284,16 +285,12 @@ def local_copy(path: Path) -> Path:
     """Return a local copy of an object, of the same name; fetch it if there is none of this version."""
     with _file_system(path) as (fs, name):
         version = f"{path}\n{fs.ukey(name)}\n{sorted(cast(Any, path).storage_options.items())}"
-        folder = Path(_folder_of(os.getpid()).name) / hashlib.sha256(version.encode()).hexdigest()[:32]
-        place = folder / (
-            path.name.encode(errors="surrogateescape")[-200:].decode(errors="ignore") or "object"
-        )
+        folder = scratch_file(version).with_suffix("")
+        place = folder / (path.name.encode()[-200:].decode(errors="ignore") or "object")
         if not place.exists():
             folder.mkdir(exist_ok=True)
-            partial = folder / ".partial"
-            with fs.open(name, "rb") as stream, partial.open("wb") as copy:
-                shutil.copyfileobj(stream, copy, BLOCK_BYTES)
-            partial.replace(place)
+            fs.get_file(name, str(folder / ".partial"))
+            (folder / ".partial").replace(place)
     return place
 
 

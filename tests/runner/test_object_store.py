@@ -126,11 +126,11 @@ def test_what_is_missing_or_forbidden_is_one_line(store, nights, run, monkeypatc
     assert "No such file" in error_line(run("decode", f"{store.bucket}/none.csv", "-p", PROFILE))
     none = f"s3://none-{uuid.uuid4().hex}"
     assert "No such file" in error_line(run("decode", f"{none}/n.csv", "-p", PROFILE))
-    assert "no such bucket" in error_line(
+    assert "bucket does not exist" in error_line(
         run("report", f"{nights}n 1#%20é?.csv", "-p", PROFILE, "-o", f"{none}/p.html")
     )
     assert not store.exists(none)
-    with pytest.raises(OutputError, match="no such bucket"):
+    with pytest.raises(OutputError, match="bucket does not exist"):
         sg.simulate_night(PROFILE, hours=1, seed=1).density.save(f"{none}/n.csv")
 
     async def forbidden(*_, **__):
