@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import shutil
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -487,3 +488,50 @@ def test_a_group_of_n_a_is_no_group(run, tmp_path):
     ran = run("stats", *nights, "-p", "human-psg-5", "--by", table, "--json")
     assert ran.code == 0, ran.err
     assert {(row["group_1"], row["group_2"]) for row in json.loads(ran.out)["groups"]} == {("A", "B")}
+
+
+def write_days(path):
+    """A day with a night, a nap and a second night."""
+    night, wake = simulate_night("human-psg-5", hours=6, seed=1).expert.labels, np.zeros(900, np.int8)
+    labels = np.concatenate([wake, night, wake, night[:240], wake, night, wake])
+    days = sg.Hypnogram(labels, "aasm5", 30.0, datetime(2024, 3, 1, 15))
+    days.save(path)
+    return days
+
+
+def test_each_sleep_of_a_recording_of_days_has_a_row(run, tmp_path):
+    days = write_days(tmp_path / "days.edf")
+    ran = run("stats", tmp_path / "days.edf", "--sleeps", "-o", tmp_path / "out.tsv")
+    assert ran.code == 0, ran.err
+    rows = list(csv.DictReader((tmp_path / "out.tsv").read_text().splitlines(), delimiter="\t"))
+    found = sg.find_sleeps(days)
+    assert [row["id"] for row in rows] == ["days sleep 1", "days sleep 2", "days sleep 3"]
+    told = run("stats", tmp_path / "days.edf", "--sleeps", "--json").json["nights"]
+    for row, night, (first, end) in zip(rows, told, found, strict=True):
+        assert (row["start"], row["end"]) == tuple(str(days.clock_at(epoch)) for epoch in (first, end))
+        alone = sleep_statistics(sg.Hypnogram(days.labels[first:end], "aasm5", 30.0))
+        for key in ("tst_minutes", "waso_minutes", "awakenings"):
+            assert float(row[key]) == night["after"][key] == getattr(alone, key)
+        assert row["sol_minutes"] == row["se_percent"] == "n/a"  # nobody knows when bedtime was
+        assert mentions(night["reasons"]["after"]["sol_minutes"], "bedtime", "lights")
+    book = json.loads((tmp_path / "out.json").read_text())
+    assert {"start", "end", "tst_minutes"} <= book.keys() and "group" not in book
+    shown = run("stats", tmp_path / "days.edf", "--sleeps").out
+    assert "days sleep 3" in shown and "2024-03-02" in shown and "Mean ±" not in shown
+
+
+def test_a_sleep_between_lights_has_a_latency(run, tmp_path):
+    days = write_days(tmp_path / "days.edf")
+    first, end = sg.find_sleeps(days)[0]
+    lights = ("--lights-off", 30 * (first - 20), "--lights-on", 30 * end)
+    told = run("stats", tmp_path / "days.edf", "--sleeps", *lights, "--json").json["nights"]
+    assert told[0]["after"]["sol_minutes"] == 10.0
+    assert [night["after"]["sol_minutes"] for night in told[1:]] == [None, None]
+
+
+def test_a_recording_without_sleep_has_no_row(run, tmp_path):
+    sg.Hypnogram(np.zeros(99, np.int8), "aasm5", 30.0).save(tmp_path / "awake.txt")
+    ran = run("stats", tmp_path / "awake.txt", "--scheme", "aasm5", "--sleeps", "--json")
+    assert (ran.code, ran.json["nights"]) == (0, [])
+    assert ran.json["notes"] == ["no sleep is found in awake"]
+    assert "--sleeps takes none" in run("stats", tmp_path / "awake.txt", "--sleeps", "--by", "x.tsv").err

@@ -14,7 +14,7 @@ from click import UsageError
 from stageguard.arrays import NAN, Floats
 from stageguard.cli.outcomes import length_words
 from stageguard.cli.terminal import Console, count, one_line
-from stageguard.formats.cohort_files import Cohort, scoring_names
+from stageguard.formats.cohort_files import Cohort, Facts, scoring_names
 from stageguard.measures.cohort import ARCHITECTURE, ERRORS_METHOD, STEERED_LIKE, CohortTable, GroupDifference
 from stageguard.measures.grade import GradeCard
 from stageguard.measures.samples import METHOD_OF_GROUPS, METHOD_OF_TABLE, Estimate, bland_altman, estimate
@@ -73,15 +73,19 @@ def _number(value: float, decimals: int, column: str) -> str:
     return shown(value, decimals)
 
 
-def print_nights(cohort: CohortTable, out: Console) -> None:
-    """Print one row per night: the main quantities, and how far decoding changed them."""
+def print_nights(cohort: CohortTable, facts: Sequence[Facts], out: Console) -> None:
+    """Print one row per night or sleep: the main quantities, and how far decoding changed them."""
     rows = [quantity for quantity in shown_rows(cohort) if "night row" in quantity.shown]
+    are_sleeps = any(each.start for each in facts)
     cells = [
-        (night, *(_night_cell(cohort, quantity, number) for quantity in rows))
-        for number, night in enumerate(cohort.night_ids)
+        (
+            *((night, each.start or "", each.end or "") if are_sleeps else (night,)),
+            *(_night_cell(cohort, quantity, number) for quantity in rows),
+        )
+        for number, (night, each) in enumerate(zip(cohort.night_ids, facts, strict=True))
     ]
     titles = (f">{titled(quantity, quantity.short_heading, cohort)}" for quantity in rows)
-    out.table(("night", *titles), cells)
+    out.table((*(("sleep", "start", "end") if are_sleeps else ("night",)), *titles), cells)
     _print_early(cohort, out)
     hint = "All columns: --output cohort.tsv"
     if {"before", "after"} <= cohort.values.keys():

@@ -29,6 +29,8 @@ SCORING_NAMES = {"before": "argmax", "after": "guard", "expert": "expert"}
 OWN_COLUMNS = {
     "id": {"Description": "Name of the night: the file's, without what tells its format"},
     "group": {"Description": "Group of the night"},
+    "start": {"Description": "When the sleep begins; without a clock, seconds since the recording starts"},
+    "end": {"Description": "When it ends, likewise"},
     "profile": {"Description": "Profile whose bands and uncommon transitions were used; n/a without one"},
     "n_epochs": {"Description": "Epochs of the recording", "Units": "count"},
     "epoch_seconds": {"Description": "Length of an epoch", "Units": "s"},
@@ -93,6 +95,8 @@ class Facts:
     n_epochs: int
     epoch_seconds: float
     epochs_changed: int | None
+    start: str | None = None  # of a sleep, where rows are sleeps
+    end: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,8 +167,8 @@ def difference_dict(compared: GroupDifference, names: Mapping[str, str]) -> dict
 
 def _nights(cohort: Cohort) -> tuple[dict[str, Any], list[list[Any]]]:
     """Return the codebook of the nights' columns, and one row per night."""
-    has_groups = any(facts.group for facts in cohort.facts)
-    head = {name: meaning for name, meaning in OWN_COLUMNS.items() if name != "group" or has_groups}
+    absent = {name for name in ("group", "start", "end") if not any(getattr(f, name) for f in cohort.facts)}
+    head = {name: meaning for name, meaning in OWN_COLUMNS.items() if name not in absent}
     columns = cohort.table.columns()
     rows = []
     for index, (night, facts) in enumerate(zip(cohort.nights, cohort.facts, strict=True)):

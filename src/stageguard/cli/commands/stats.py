@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, get_args
 import click
 from click import UsageError
 
+from stageguard.arrays import NAN
 from stageguard.cli import options as opt
 from stageguard.cli.cohort_nights import CohortReader, MeasuredInput, grouping, listed_nights
 from stageguard.cli.command import command, option
@@ -45,19 +46,23 @@ from stageguard.formats.companions import ListRow
 from stageguard.measures.agreement import swapped_words
 from stageguard.measures.cohort import (
     ERRORS_METHOD,
+    CohortNight,
     Errors,
     GroupDifference,
     MeasuredScorings,
+    Measures,
     architecture_errors,
     cohort_table,
     group_differences,
+    measure_night,
     night_errors,
 )
 from stageguard.measures.samples import METHOD_OF_GROUPS
 from stageguard.measures.statistics import Convention, StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.quantities import steered_words
-from stageguard.night.timing import Moment
+from stageguard.night.quantities import NIGHT, steered_words
+from stageguard.night.sleeps import find_sleeps
+from stageguard.night.timing import Moment, lights_window, part_of
 from stageguard.report.marks import marks_words
 from stageguard.report.summary import mixed_epochs_words
 from stageguard.runner.inputs import Input, named_once
@@ -98,6 +103,7 @@ PARTLY_WORDS = (
 )
 @opt.lights
 @opt.lights_on_phase
+@option("--sleeps", is_flag=True, help="One row per sleep of recordings that are longer than a night.")
 @option(
     "--min-first-rem-seconds",
     metavar="SECONDS",
@@ -131,6 +137,7 @@ def stats(
     convention: Convention,
     lights: tuple[Moment | None, Moment | None],
     lights_on_phase: str | None,
+    sleeps: bool,
     min_first_rem_seconds: float,
     start: datetime | None,
     by: Path | None,
@@ -143,7 +150,8 @@ def stats(
     """Compute sleep statistics of one night or many, before and after decoding.
 
     Outputs of decode have a before and an after; so do probabilities with --profile. A hypnogram from
-    elsewhere counts as after. With --expert, the mean absolute errors of both are shown, too.
+    elsewhere counts as after. With --expert, the mean absolute errors of both are shown, too. With --sleeps,
+    recordings of days have a row for each sleep: its start, its end and its statistics.
 
     Examples
     --------
@@ -152,6 +160,8 @@ def stats(
     """
     if output is not None and output.suffix.lower() != ".tsv":
         raise UsageError(f"--output is {str(output)!r}, expected a name that ends in .tsv.")
+    if sleeps and any((paper, lights_on_phase, by, expert, grade)):
+        raise UsageError("--sleeps takes none of --table, --lights-on-phase, --by, --expert and --grade.")
     if paper is not None:
         check_suffix(paper)
         check_places([paper], overwrite=overwrite)  # before minutes of work
@@ -163,8 +173,16 @@ def stats(
     reader = CohortReader.of(options, measuring, by, expert, grade)
     if len(inputs.nights) > 1:
         reader.refuse_one_expert("--expert")
-    outcomes = run_shown(partial(measure, reader), inputs.nights, "Measuring", quiet=as_json)
-    result = CohortResult(outcomes, notes=list(inputs.notes))
+    outcomes, notes = list[Outcome[StatsRow]](), list(inputs.notes)
+    if sleeps:
+        for found in run_shown(partial(measure_sleeps, reader), inputs.nights, "Measuring", quiet=as_json):
+            head: Outcome[StatsRow] = Outcome(found.file, found.id, None, found.error, found.warnings)
+            rows = found.result if found.ok else ()
+            outcomes += [replace(head, id=row.id, value=row) for row in rows] or [head] * (not found.ok)
+            notes += [f"no sleep is found in {found.id}"] * (found.ok and not rows)
+    else:
+        outcomes = run_shown(partial(measure, reader), inputs.nights, "Measuring", quiet=as_json)
+    result = CohortResult(outcomes, notes=notes)
     if nights := [outcome.result for outcome in succeeded(outcomes)]:
         failed = [outcome.error for outcome in outcomes if outcome.error is not None]
         if expert is not None and not any("expert" in night.measured.measures for night in nights):
@@ -283,6 +301,41 @@ def measure(reader: CohortReader, night: Input) -> StatsRow:
     return StatsRow(read.measured, _facts(read), read.group, source, read.notes, read.look_at, errors, pair)
 
 
+def measure_sleeps(reader: CohortReader, night: Input) -> tuple[StatsRow, ...]:
+    """Measure each sleep of a recording by itself."""
+    read = reader.read(night)
+    final, scorings, lights = read.scored.final, read.scorings, read.measuring.lights
+    bed = None if lights == (None, None) else lights_window(final, *lights)
+    off, on = (final.offset_seconds + final.epoch_seconds * epoch for epoch in bed or (0, 0))
+    whole, rows = replace(reader.measuring, lights_off=None, lights_on=None), []
+    for number, part in enumerate(find_sleeps(final, [(off, on)] if bed else []), start=1):
+        both = {name: getattr(scorings, name) for name in ("before", "after")}
+        both = {name: part_of(each, *part) for name, each in both.items() if each is not None}
+        name = f"{night.id} sleep {number}"
+        alone = CohortNight(name, **both, profile=scorings.profile, steered=scorings.steered)
+        measured = measure_night(alone, whole)
+        measures = {key: _of_sleep(each, part == bed) for key, each in measured.measures.items()}
+        facts = replace(_facts(read), n_epochs=part[1] - part[0], epochs_changed=alone.n_changed)
+        facts = replace(facts, start=_moment(final, part[0]), end=_moment(final, part[1]))
+        source = {"file": night.path.name}
+        rows.append(StatsRow(replace(measured, measures=measures), facts, None, source, read.notes, ""))
+    return tuple(rows)
+
+
+def _moment(night: Hypnogram, epoch: int) -> str:
+    clock = night.clock_at(epoch)
+    return f"{epoch * night.epoch_seconds:g} s" if clock is None else f"{clock:%Y-%m-%d %H:%M:%S}"
+
+
+def _of_sleep(measures: Measures, is_between_lights: bool) -> Measures:
+    """Return the measures of a sleep, without those from bedtime if nobody knows when that was."""
+    needed = {each.key: {*each.needs} for each in NIGHT}
+    unknown = [k for k, needs in needed.items() if "bedtime" in needs and not needs & {"REM", "REM bout"}]
+    reasons = {} if is_between_lights else dict.fromkeys(unknown, "bedtime is not known: give lights")
+    values = {**measures.values, **dict.fromkeys(reasons, NAN)}
+    return Measures(values, {**measures.reasons, **reasons})
+
+
 def _facts(read: MeasuredInput) -> Facts:
     scored, group = read.scored, read.group
     return Facts(
@@ -366,11 +419,13 @@ def print_stats(result: CohortResult) -> None:
     if cohort is None:
         return
     out = Console()
-    if len(cohort.nights) == 1:
+    if any(facts.start for facts in cohort.facts):  # a mean over nights and naps says nothing
+        print_nights(cohort.table, cohort.facts, out)
+    elif len(cohort.nights) == 1:
         print_one(cohort, out)
     else:
         if not result.written and len(cohort.nights) <= MOST_ROWS:
-            print_nights(cohort.table, out)
+            print_nights(cohort.table, cohort.facts, out)
         print_means(cohort.compared, cohort.card, out)
         if cohort.errors:
             print_errors(cohort, out)
