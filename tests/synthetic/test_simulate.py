@@ -42,14 +42,6 @@ def test_adult_nights_have_the_shape_of_sleep():
     assert band.low < np.mean([fragmentation(night) for night in nights]) < band.high
 
 
-def test_the_species_decides_and_not_the_name():
-    mouse = sg.Profile.load("mouse-eeg-emg-3")
-    renamed = simulate_night(mouse.replace(name="our lab"), seed=3, hours=1)
-    assert renamed.expert == simulate_night(mouse, seed=3, hours=1).expert
-    human = simulate_night(mouse.replace(species="human"), seed=3, hours=1)
-    assert fragmentation(human.expert.labels) < fragmentation(renamed.expert.labels)
-
-
 def test_one_seed_is_one_night():
     first, again, other = (simulate_night("human-psg-5", seed=seed) for seed in (5, 5, 6))
     assert first.density == again.density

@@ -124,17 +124,3 @@ def test_an_apnoea_stops_the_airflow_and_lowers_the_saturation():
         if at < len(oxygen) - 1 and not any(e.start_seconds - 60 < at < e.end_seconds + 60 for e in lost)
     ]
     assert np.mean([oxygen[at] for at in bottoms]) < np.median(oxygen) - 2.5
-
-
-def test_a_watch_that_fails_leaves_no_rows_and_one_taken_off_no_heart():
-    kinds = set()
-    for number in range(1, 5):
-        one = simulate_recording("actigraphy", number, seed=6, hours=4)
-        signals = one.recording.signals
-        for event in one.events:
-            kinds.add(event.kind)
-            roles = ("acceleration", "heart_rate") if event.kind == "sensor loss" else ("heart_rate",)
-            for role in roles:
-                times = signals[role].times
-                assert not ((times >= event.start_seconds) & (times < event.end_seconds)).any()
-    assert kinds == {"sensor loss", "device removed"}

@@ -111,17 +111,6 @@ def test_a_cohort_of_25_has_the_papers_groups_and_the_first_ones_differ():
         assert least - 0.05 <= person.covariates["ahi"] <= most + 0.05
 
 
-def test_a_sleeper_depends_on_seed_and_number_only():
-    assert draw_adult(4, 3) == draw_adult(4, 3)
-    group = {"age_group": "40-55", "osa_group": "none"}  # which the number alone decides
-    assert draw_adult(4, 3, **group).factors != draw_adult(5, 3, **group).factors
-    assert draw_adult(4, 3, **group).factors != draw_adult(4, 4, **group).factors
-    kind = kind_of("human-psg-5")
-    nights = [draw_night(kind, draw_adult(4, number), 4, 2).hypnogram for number in (3, 3, 4)]
-    assert nights[0] == nights[1]
-    assert nights[0] != nights[2]
-
-
 def test_lifted_matrices_merge_into_the_coarse_one():
     rng = np.random.default_rng(0)
     fine = rng.dirichlet(np.ones(5), size=5) * 0.2 + 0.8 * np.eye(5)

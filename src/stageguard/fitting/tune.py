@@ -238,7 +238,7 @@ def tuned_profile(
             "base": {"name": base.name, "sha256": _unrepaired(base).sha256},
             "stageguard": __version__,
             "n_nights": len(nights),
-            "flickers": tuned.strength.says_flicker,
+            "flickers": tuned.strength.flickers,
             "shares": outcome,
         },
     )
@@ -349,7 +349,7 @@ def decision(tuned: Profile) -> tuple[str, ...]:
     """Return what was decided about a tuned profile's stager, and what follows, in a few sentences."""
     rule = tuned.strength
     assert isinstance(rule, TargetRule) and rule.stager_fi is not None
-    flickers, above = ("flickers", "above") if rule.says_flicker else ("does not flicker", "not above")
+    flickers, above = ("flickers", "above") if rule.flickers else ("does not flicker", "not above")
     finding = (
         f"The stager {flickers}: median fragmentation index of its argmax {rule.stager_fi:.3f}, "
         f"{above} {rule.acts_above:g} times the experts' {rule.fi_target:.3f}."
@@ -357,7 +357,7 @@ def decision(tuned: Profile) -> tuple[str, ...]:
     follows = "Its nights are not smoothed."
     if tuned.provenance["shares"] == "labels alone" and not tuned.smooths_labels:
         follows = "Nights of labels alone are not smoothed."
-    elif rule.says_flicker:
+    elif rule.flickers:
         ratio = f"(its own / {rule.stager_fi:.3f}) to the power of {rule.exponent:g}"
         follows = f"A night above it is brought to fragmentation index {rule.fi_target:.3f} x {ratio}."
     return finding, follows, *_about_shares(tuned)

@@ -493,7 +493,7 @@ def strength_sentences(profile: Profile, *, lifts: bool) -> Iterator[str]:
             f"{100 * rule.soft:.0f} % of "
             "the index; other nights were not smoothed."
         )
-    elif rule.says_flicker:
+    elif rule.flickers:
         yield (
             f"The stager's median {FI}, {rule.stager_fi:.3g}, is more than "
             f"{rule.acts_above:g} times "

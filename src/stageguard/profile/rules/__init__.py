@@ -384,14 +384,9 @@ class TargetRule(StrengthRule):
         return self.act_above if self.stager_fi is None else min(self.act_above, ACT_ABOVE_OWN)
 
     @property
-    def says_flicker(self) -> bool:
-        """Whether the rule was tuned to a stager that flickers."""
-        return self.stager_fi is not None and self.stager_fi > self.acts_above * self.fi_target
-
-    @property
     def flickers(self) -> bool | None:
         """Whether the stager it was tuned to flickers; None if it knows no stager."""
-        return None if self.stager_fi is None else self.says_flicker
+        return None if self.stager_fi is None else self.stager_fi > self.acts_above * self.fi_target
 
     def describe(self) -> str:
         """Say in one line what it does to a recording."""
@@ -399,7 +394,7 @@ class TargetRule(StrengthRule):
         if self.stager_fi is None:
             above, to = f"{self.act_above * self.fi_target:.3f}", "to" if self.typical is None else "towards"
             return f"per recording, {to} {experts} where it is above {above} and the evidence yields"
-        if not self.says_flicker:
+        if not self.flickers:
             return f"no smoothing: the stager's median fragmentation index {self.stager_fi:g} is not high"
         return (
             f"per recording, towards {experts}, as far off as the recording is from the stager's median "
