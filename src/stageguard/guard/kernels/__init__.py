@@ -55,9 +55,6 @@ draw_tables(rows, weight, *bouts, streams, n_threads)
     the bouts have a row per draw, and nothing is clipped.
 draw_each(rows, streams, n_threads)
     labels (n_draws, n_epochs), every epoch drawn by itself.
-forward_backward(pieces, table, *automaton, want_edges, n_threads)
-    log-sum per piece, marginals of all pieces, expected uses of each edge (n_pieces, n_edges), for losses of
-    batches; the automaton's weights have a row per table.
 sleep_onsets(labels, wake, restart_epochs, start, stop)
     the first epoch of sleep, and of sleep after each unbroken wake that restarts the clock.
 clock_factors(rows, wake, onsets, start, stop)

@@ -89,24 +89,19 @@ class Automaton(NamedTuple):
             alpha[t] += evidence[t]
         return alpha
 
-    def sums(self, rows: Floats, counts: Floats | None = None) -> tuple[Floats, float]:
-        """Return stage marginals and the log-sum of a stretch; add the expected uses of edges to `counts`."""
-        source, target = self.source, self.target
-        evidence = rows[:, self.stage]  # (n_epochs, n_states)
+    def sums(self, rows: Floats) -> tuple[Floats, float]:
+        """Return stage marginals and the log-sum of a stretch."""
+        evidence, target = rows[:, self.stage], self.target  # (n_epochs, n_states), (n_edges,)
         alpha = self.forward(evidence)
         beta = np.full(evidence.shape, -np.inf)  # (n_epochs, n_states)
         beta[-1] = self.final_weight
         for t in range(len(evidence) - 1, 0, -1):
-            np.logaddexp.at(beta[t - 1], source, self.weight + (evidence[t] + beta[t])[target])
+            np.logaddexp.at(beta[t - 1], self.source, self.weight + (evidence[t] + beta[t])[target])
         total = float(np.logaddexp.reduce(alpha[-1] + beta[-1]))
         # (n_epochs, n_states)
         states = np.exp(alpha + beta - total) if total > -np.inf else np.full(evidence.shape, np.nan)
-        marginals = np.stack([states[:, self.stage == s].sum(axis=1) for s in range(rows.shape[1])], axis=1)
-        if counts is not None and total > -np.inf:
-            for t in range(1, len(evidence)):
-                following = (evidence[t] + beta[t])[target]  # (n_edges,)
-                counts += np.exp(alpha[t - 1, source] + self.weight + following - total)
-        return marginals, total
+        marginals = [states[:, self.stage == s].sum(axis=1) for s in range(rows.shape[1])]
+        return np.stack(marginals, axis=1), total
 
 
 def argmax(rows: Floats, weight: Floats, clock: Floats | None = None) -> tuple[Labels, bool]:
@@ -485,19 +480,6 @@ def draw_each(rows: Floats, streams: Streams, n_threads: int) -> Labels:
         aims = np.fromiter(uniforms(seed), dtype=np.float64, count=len(rows))
         drawn[i] = (aims[:, None] >= reached[:, :-1]).sum(axis=1)
     return drawn
-
-
-def forward_backward(pieces: Sequence[Floats], table: Ints32, *rules: Any) -> tuple[Floats, Floats, Floats]:
-    """Sum over the paths of several pieces: log-sums, stage marginals, expected uses of each edge."""
-    stage, first, source, weight, initial, final_weight, want_edges, _ = rules
-    log_sums, marginals = [], []
-    counts = np.zeros((len(pieces), len(source)))
-    for piece, row, own in zip(pieces, table.tolist(), counts, strict=True):
-        a = Automaton(stage, first, source, weight[row], initial[row], final_weight[row])
-        found, total = a.sums(piece, own if want_edges else None)
-        log_sums.append(total)
-        marginals.append(found)
-    return np.array(log_sums), np.concatenate(marginals), counts
 
 
 def smooth_automaton(rows: Floats, products: bool, *tables: Any) -> tuple[Floats, float, bool]:

@@ -16,9 +16,9 @@ double decode_automaton(const Automaton& a, Workspace& work, const double* evide
 void keep_automaton(const Automaton& a, Workspace& work, const double* evidence, std::int64_t n_epochs, const std::int8_t* labels,
                     const std::vector<Region>& regions, double& base, double* kept);
 
-// `marginals` (T, n_stages); `edge_counts` may be null where nobody asks for them. `products` tells how to reckon inside.
+// `marginals` (T, n_stages). `products` tells how to reckon inside.
 Sum smooth_automaton(const Automaton& a, Workspace& work, bool products, const double* evidence, std::int64_t n_epochs,
-                     double* marginals, double* edge_counts);
+                     double* marginals);
 
 // `labels` (n_draws, T); each draw has a stream of random numbers of its own.
 Sum draw_automaton(const Automaton& a, Workspace& work, bool products, const double* evidence, std::int64_t n_epochs,

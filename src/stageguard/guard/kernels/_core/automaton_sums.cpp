@@ -1,4 +1,4 @@
-// Sums over all paths of an automaton: their log-sum, stage marginals, expected uses of each edge, and exact draws.
+// Sums over all paths of an automaton: their log-sum, stage marginals, and exact draws.
 #define STAGEGUARD_VARIANT sums  // the one of any processor, compiled for speed
 #include <algorithm>
 #include <cmath>
@@ -19,16 +19,16 @@ class AutomatonSums {
   public:
     AutomatonSums(const Automaton& a, Workspace& work) : a_(a), work_(work), weight_(logs(a.weight, a.first[a.n_states])) {}
 
-    Sum smooth(const double* evidence, std::int64_t n_epochs, double* marginals, double* edge_counts) {
+    Sum smooth(const double* evidence, std::int64_t n_epochs, double* marginals) {
         if (!forward(evidence, n_epochs)) return {kImpossibleScore, !A::rescales};
-        const bool certified = backward(marginals, edge_counts);
+        const bool certified = backward(marginals);
         return {log_sum_, certified};
     }
 
     Sum draw(const double* evidence, std::int64_t n_epochs, const std::uint64_t* streams, std::int64_t n_draws,
              std::int8_t* labels) {
         if (!forward(evidence, n_epochs)) return {kImpossibleScore, !A::rescales};
-        if (A::rescales && !backward(nullptr, nullptr)) return {log_sum_, false};
+        if (A::rescales && !backward(nullptr)) return {log_sum_, false};
         draw_all(streams, n_draws, labels);
         return {log_sum_, true};
     }
@@ -130,7 +130,7 @@ class AutomatonSums {
 
     // True if the sums are right: what underflow took from a state's mass, at most 1e-320 over the epoch's mass, times what
     // lies beyond that state, is nothing beside all paths.
-    bool backward(double* marginals, double* edge_counts) {
+    bool backward(double* marginals) {
         Numbers before(beyond_.size());
         for (double& value : beyond_) value = A::combine(value, A::inverse(total_));
         double farthest = 0.0;
@@ -146,7 +146,7 @@ class AutomatonSums {
             if (t == 0) break;
             if (t % block_ == 0) fill(t / block_ - 1, false);  // the row before this block's first
             likelihoods(t);
-            retreat(row(t - 1), before, inverse, edge_counts);
+            retreat(before, inverse);
             beyond_.swap(before);
         }
         return !A::rescales || (is_safe && farthest < kMostDrift);
@@ -164,18 +164,16 @@ class AutomatonSums {
         return drift <= 1.0 ? drift : std::numeric_limits<double>::infinity();
     }
 
-    // One epoch back: `before` becomes what lies beyond each state of the epoch before, edges are counted on the way.
-    void retreat(const double* scores, Numbers& before, double inverse, double* edge_counts) const {
+    // One epoch back: `before` becomes what lies beyond each state of the epoch before.
+    void retreat(Numbers& before, double inverse) const {
         std::fill(before.begin(), before.end(), A::impossible);
         for (std::int64_t j = 0; j < a_.n_states; ++j) {
             double arriving = A::combine(beyond_[static_cast<Index>(j)], likelihood_[stage(j)]);
             if constexpr (A::rescales) arriving *= inverse;
             if (arriving == A::impossible) continue;
             for (std::int32_t e = a_.first[j]; e < a_.first[j + 1]; ++e) {
-                const double through = A::combine(weight_[static_cast<Index>(e)], arriving);
                 double& value = before[static_cast<Index>(a_.source[e])];
-                value = A::add(value, through);
-                if (edge_counts) edge_counts[e] += A::probability(A::combine(scores[a_.source[e]], through));
+                value = A::add(value, A::combine(weight_[static_cast<Index>(e)], arriving));
             }
         }
     }
@@ -247,9 +245,9 @@ class AutomatonSums {
 }  // namespace STAGEGUARD_VARIANT
 
 Sum smooth_automaton(const Automaton& a, Workspace& work, bool products, const double* evidence, std::int64_t n_epochs,
-                     double* marginals, double* edge_counts) {
-    return products ? sums::AutomatonSums<sums::Product>(a, work).smooth(evidence, n_epochs, marginals, edge_counts)
-                    : sums::AutomatonSums<sums::Logarithmic>(a, work).smooth(evidence, n_epochs, marginals, edge_counts);
+                     double* marginals) {
+    return products ? sums::AutomatonSums<sums::Product>(a, work).smooth(evidence, n_epochs, marginals)
+                    : sums::AutomatonSums<sums::Logarithmic>(a, work).smooth(evidence, n_epochs, marginals);
 }
 
 Sum draw_automaton(const Automaton& a, Workspace& work, bool products, const double* evidence, std::int64_t n_epochs,

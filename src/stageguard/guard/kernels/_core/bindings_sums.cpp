@@ -1,4 +1,4 @@
-// Python bindings of what is summed over all paths: log-sums, marginals, edge counts, draws.
+// Python bindings of what is summed over all paths: log-sums, marginals, draws.
 #include "bindings.hpp"
 #include "draws.hpp"
 
@@ -38,35 +38,8 @@ nb::tuple smooth_states(const Matrix& rows, bool products, const Indices& stage,
                         const Vector& weight, const Vector& initial, const Vector& final_weight) {
     const Automaton a = AutomatonTables{stage, first, source, weight, initial, final_weight}(rows);
     return smooth_with(rows, [&](double* marginals) {
-        return smooth_automaton(a, workspace(), products, rows.data(), n_epochs_of(rows), marginals, nullptr);
+        return smooth_automaton(a, workspace(), products, rows.data(), n_epochs_of(rows), marginals);
     });
-}
-
-// (log-sums, marginals of all pieces one after the other, expected uses of each edge), for losses of batches.
-nb::tuple forward_backward(const std::vector<Matrix>& pieces, const Indices& table, const Indices& stage, const Indices& first,
-                           const Indices& source, const Matrix& weight, const Matrix& initial, const Matrix& final_weight,
-                           bool want_edges, int n_threads) {
-    if (pieces.empty() || table.shape(0) != pieces.size()) throw std::invalid_argument("a table per piece expected");
-    const std::size_t n = pieces.size(), k = pieces[0].shape(1), n_edges = source.shape(0), n_states = stage.shape(0);
-    std::vector<std::size_t> offset{0};
-    for (const Matrix& rows : pieces) {
-        if (rows.shape(1) != k || rows.shape(0) == 0) throw std::invalid_argument("pieces of one number of stages expected");
-        offset.push_back(offset.back() + rows.shape(0));
-    }
-    auto* log_sums = new double[n];
-    nb::object sums_owner = owned(log_sums, n);
-    auto* marginals = new double[offset[n] * k];
-    nb::object marginals_owner = matrix(marginals, offset[n], k);
-    auto* counts = new double[n * n_edges]();
-    nb::object counts_owner = matrix(counts, n, n_edges);
-    spread_items(n, n_threads, [&](std::size_t i) {
-        const auto row = static_cast<std::size_t>(table.data()[i]);
-        const Automaton a{static_cast<std::int64_t>(n_states), static_cast<std::int64_t>(k), stage.data(), first.data(), source.data(),
-                          weight.data() + row * n_edges, initial.data() + row * n_states, final_weight.data() + row * n_states};
-        double* own = want_edges ? counts + i * n_edges : nullptr;
-        log_sums[i] = smooth_automaton(a, workspace(), true, pieces[i].data(), n_epochs_of(pieces[i]), marginals + offset[i] * k, own).log_sum;
-    });
-    return nb::make_tuple(sums_owner, marginals_owner, counts_owner);
 }
 
 // (labels (n_draws, T), log-sum, whether nothing underflowed). The draws are shared out over threads, each share summing over
@@ -140,8 +113,6 @@ void bind_sums(nb::module_& m) {
     m.def("smooth", &smooth, "rows"_a, "clip"_a, "weight"_a, "stay"_a, "change"_a, "minimum"_a, "censored"_a, "clock"_a = nb::none());
     m.def("smooth_automaton", &smooth_states, "rows"_a, "products"_a, "stage"_a, "first"_a, "source"_a, "weight"_a, "initial"_a,
           "final_weight"_a);
-    m.def("forward_backward", &forward_backward, "pieces"_a, "table"_a, "stage"_a, "first"_a, "source"_a, "weight"_a,
-          "initial"_a, "final_weight"_a, "want_edges"_a, "n_threads"_a);
     m.def("draw", &draw, "rows"_a, "clip"_a, "weight"_a, "stay"_a, "change"_a, "minimum"_a, "censored"_a, "streams"_a, "n_threads"_a,
           "clock"_a = nb::none());
     m.def("draw_tables", &draw_tables, "rows"_a, "weight"_a, "stay"_a, "change"_a, "minimum"_a, "censored"_a, "streams"_a, "n_threads"_a);

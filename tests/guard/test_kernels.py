@@ -1,6 +1,6 @@
-"""The kernels beneath `decode`: curves against paths, stretches against whole nights, two implementations."""
+"""The kernels: curves against paths, stretches against whole nights, one implementation against the other."""
 
-from __future__ import annotations
+import re
 
 import numpy as np
 import pytest
@@ -36,9 +36,18 @@ def logs(values):
         return np.log(values)
 
 
+def test_both_implementations_have_the_functions_of_the_contract():
+    functions = kernels.__doc__.split("Functions\n", 1)[1].split("\n\n")[0]
+    heads = [line for line in functions.splitlines() if not line.startswith(" ")]
+    stated = set(re.findall(r"(\w+)\(", "\n".join(heads)))
+    assert {"path", "curve", "smooth_automaton"} <= stated
+    for module in (kernels.active, reference):
+        assert stated | {"NAME", "MOST_STAGES", "LONGEST_MINIMUM"} <= set(vars(module))
+
+
 @pytest.mark.parametrize("products", [True, False])
 @pytest.mark.parametrize("censored", [True, False])
-@pytest.mark.parametrize("longest", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("longest", [1, 2, 5, 8])
 @pytest.mark.parametrize("n_stages", range(2, 6))
 def test_a_curve_counts_what_the_path_at_each_weight_has(backend, n_stages, longest, censored, products):
     rng = np.random.default_rng([n_stages, longest])
@@ -64,11 +73,8 @@ def test_a_curve_says_where_no_path_exists(backend):
     rules = (np.ones(2), stay, change, np.ones(2, dtype=np.int32), True)
     switches, _ = kernels.active.curve(np.full((20, 2), 0.5), [(0, 20)], True, *rules)
     assert switches == [0, -1]
-    labels, score = kernels.active.path(
-        np.full((20, 2), 0.5), [(0, 20)], True, np.ones(2), stay[1:], change[1:], *rules[3:]
-    )
-    assert score == -np.inf
-    assert len(labels) == 20
+    lost = (np.ones(2), stay[1:], change[1:], *rules[3:])
+    assert kernels.active.path(np.full((20, 2), 0.5), [(0, 20)], True, *lost)[1] == -np.inf
 
 
 @pytest.mark.parametrize("censored", [True, False])
@@ -133,10 +139,7 @@ def test_both_implementations_choose_alike_for_any_number_of_stages(n_stages):
     for weight in (np.ones(n_stages), np.exp(rng.normal(size=n_stages))):
         for rows, is_bad in zip(pieces, (False, False, True, True), strict=True):
             for clock in (None, np.exp(rng.normal(size=(len(rows) // 2, n_stages)))):
-                ours, theirs = (
-                    kernels.active.argmax(rows, weight, clock),
-                    reference.argmax(rows, weight, clock),
-                )
+                ours, theirs = (k.argmax(rows, weight, clock) for k in (kernels.active, reference))
                 assert ours[1] == theirs[1] == is_bad
                 scored = ~np.isnan(rows[:, 0])  # a row that is no number has no best stage
                 assert ours[0][scored].tolist() == theirs[0][scored].tolist()
