@@ -235,7 +235,6 @@ NO_ROWS = [
     ([[0.2, 0.3, 0.5]], r"epoch \d+ is \[\[0.2, 0.3, 0.5\]\], expected 3 numbers"),
     (["a", "b", "c"], "probabilities are text, expected real numbers"),
     ([True, False, False], "true/false values"),
-    (None, r"epoch \d+ is None, expected 3 numbers"),
 ]
 
 
