@@ -24,28 +24,23 @@ NOTEBOOK_LINK = re.compile(r'href="(\.\./[\w/-]+)\.md')
 # The reference, a page each: what people do, and the public names for it.
 TASKS = {
     "Read a night": """read_density read_hypnogram Hypnodensity Hypnogram StageScheme UNSCORED
-        read_scorings Scoring read_recording Recording Signal Series""",
-    "Guard it": """decode Decoding decode_cohort DecodedCohort Strength explain Change Profile profiles
-        compile_automaton""",
-    "Stage a recording": "stage Staged stagers Stager KnownStager",
-    "Look at it": """night_report cohort_report methods_text plot_hypnogram plot_density plot_transitions
-        plot_bouts plot_bland_altman plot_bands""",
-    "Measure": """sleep_statistics SleepStatistics validity Validity agreement Agreement rare_events
-        RareEvent intervals Intervals Interval posterior Posterior sample
-        find_sleeps""",
-    "Several experts, or few scored nights": """consensus soft_agreement among_experts AmongExperts
-        grade Grade GradeCard expert_bands""",
+        read_recording Recording Signal""",
+    "Guard it": "decode Decoding decode_cohort DecodedCohort explain Change Profile profiles",
+    "Stage a recording": "stage stagers",
+    "Look at it": """night_report cohort_report methods_text plot_hypnogram plot_density plot_bouts
+        plot_bland_altman""",
+    "Measure": """sleep_statistics SleepStatistics validity Validity agreement Agreement intervals
+        posterior Posterior sample find_sleeps""",
+    "Several experts, or few scored nights": "consensus among_experts grade GradeCard",
     "Fit a profile to a stager": "tune fit fit_report FitReport SemiMarkovDecoder",
-    "Convert, align, combine": "convert Written align Aligned merge_stages reepoch combine",
+    "Convert, align, combine": "convert align combine",
     "Stream": "StreamingDecoder",
-    "Signals to features": "signal_quality SignalQuality features Features",
-    "Train a network": """Guarded StageGuardLoss LossParts TransitionPenalty
-        build_backbone backbones load_model TrainedModel
-        export_onnx load_onnx OnnxModel""",
+    "Signals to features": "signal_quality features Features",
+    "Train a network": """Guarded StageGuardLoss LossParts TransitionPenalty build_backbone
+        backbones load_model TrainedModel export_onnx load_onnx OnnxModel""",
     "Datasets": "dataset_names dataset Dataset entries Entry recordings",
     "Simulate": "simulate_night simulate_recording simulate_cohort Simulated Subject Plan SignalEvent",
-    "Errors": """StageGuardError StageGuardWarning InputError PinError CohortError ProfileError
-        FileFormatError MissingFileError MissingExtraError OutputError OutputExistsError""",
+    "Errors": "StageGuardError StageGuardWarning InputError ProfileError FileFormatError",
 }
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 import stageguard as sg
 from recording_files import Channel, stage_annotations, write_edf
+from stageguard.night.recording import Series
 
 RATE = 200.0
 EPOCH = 10.0
@@ -33,7 +34,7 @@ def signal(samples: np.ndarray, rate: float = RATE, unit: str = "uV", name: str 
     return sg.Signal(name, samples, rate, unit)
 
 
-def recording(scoring: sg.Hypnogram | None = None, **signals: sg.Signal | sg.Series) -> sg.Recording:
+def recording(scoring: sg.Hypnogram | None = None, **signals: sg.Signal | Series) -> sg.Recording:
     return sg.Recording("night", "sleeper", signals, {} if scoring is None else {"expert": scoring})
 
 

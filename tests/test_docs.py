@@ -71,13 +71,26 @@ def test_architecture_names_files_that_exist():
     assert lost == []
 
 
+FILES = [
+    *ROOT.glob("docs/**/*.md"),
+    *ROOT.glob("docs/**/*.ipynb"),
+    *ROOT.glob("examples/*.py"),
+    ROOT / "README.md",
+]
+
+
+def test_every_public_name_is_used_in_a_page_or_an_example():
+    said = "".join(file.read_text("utf-8") for file in FILES)
+    used = {*re.findall(r"\bsg\.(\w+)", said), *re.findall(r"`([A-Z]\w+)", said)}  # types may be named alone
+    assert set(sg.__all__) - used == set()
+
+
 def test_pages_and_examples_import_public_names_alone():
-    """But for the page on writing a reader, which is part of the package."""
+    """But for the pages on writing a reader or a stager, which work as parts of the package."""
     said = (ROOT / "docs/install.md").read_text("utf-8").partition("The public interface is:")[2]
     public = set(re.findall(r"`(stageguard[\w.]*)`", said.partition("`__all__`")[0]))
     assert len(public) == 5
-    files = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("docs/**/*.ipynb"), *ROOT.glob("examples/*.py")]
-    for file in {*files, ROOT / "README.md"} - {ROOT / "docs/extend.md"}:
+    for file in {*FILES} - {ROOT / "docs/extend.md", ROOT / "docs/stagers.md"}:
         found = re.findall(r"\bfrom (stageguard[\w.]*) import ([\w, ]+)", file.read_text("utf-8"))
         for module, names in found:
             assert module in public, file

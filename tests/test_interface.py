@@ -169,7 +169,7 @@ def many_changes():
 
 
 def a_rest_of_an_epoch():
-    sg.reepoch(NIGHT.expert, 37.0)
+    NIGHT.expert.reepoch(37.0)
 
 
 def unseen_stages():

@@ -7,6 +7,8 @@ import pytest
 
 import stageguard as sg
 from messages import naming
+from stageguard.errors import MissingFileError
+from stageguard.night.recording import Series
 
 STAGES = ("W", "N1", "N2", "N3", "R")
 NIGHT = sg.simulate_night(hours=2, seed=1)
@@ -83,8 +85,8 @@ ITSELF.append(ITSELF)
         (lambda: sg.StageScheme("x", ("W", "S"), wake=np.eye(20)), "wake is array([[1., 0."),
         (lambda: sg.Signal("x", None, 10.0), "samples of signal 'x' are None, expected an array"),
         (lambda: sg.Signal(None, np.zeros(9), 10.0), "a signal's name is None, expected text"),
-        (lambda: sg.Series("x", ["a"], [1.0]), "times of series 'x' are ['a'], expected an array"),
-        (lambda: sg.Series("x", [1.0], 10**400), "values of series 'x' are 1000"),
+        (lambda: Series("x", ["a"], [1.0]), "times of series 'x' are ['a'], expected an array"),
+        (lambda: Series("x", [1.0], 10**400), "values of series 'x' are 1000"),
         (lambda: sg.Recording(Unprintable(), "b", {}), "a recording's id is <tests.Unprintable>"),
         (lambda: sg.Recording("a", "b", None), "signals are None, expected a dict by name"),
         (lambda: sg.Recording("a", "b", {"eeg": 5}), "signals['eeg'] is 5, expected a Signal"),
@@ -117,7 +119,7 @@ def test_a_flag_of_numpy_is_a_flag():
 
 
 def test_a_missing_recording_is_a_missing_file():
-    with pytest.raises(sg.MissingFileError):
+    with pytest.raises(MissingFileError):
         sg.read_recording("no-such.edf")
 
 

@@ -50,11 +50,11 @@ def test_nights_that_differ_are_refused_until_told_how(run, stagers, tmp_path):
     assert "the last 60 epochs left out" in " ".join(ran.out.split())
     mouse = sg.read_density(stagers[1]).merge("wnr3").save(tmp_path / "m.csv").path
     assert mentions(
-        error_line(run("combine", stagers[0], mouse, "-o", tmp_path / "x.csv")), "aasm5", "merge_stages"
+        error_line(run("combine", stagers[0], mouse, "-o", tmp_path / "x.csv")), "aasm5", "merge("
     )
     ran = run("combine", stagers[0], mouse, "-o", tmp_path / "x.csv", "--merge", "wnr3")
     assert ran.code == 0 and sg.read_density(tmp_path / "x.csv").scheme.name == "wnr3"
-    short = sg.reepoch(sg.read_density(stagers[1]), 15).save(tmp_path / "short.npz").path
+    short = sg.read_density(stagers[1]).reepoch(15).save(tmp_path / "short.npz").path
     assert "epoch length" in error_line(run("combine", stagers[0], short, "-o", tmp_path / "y.csv"))
     assert run("combine", stagers[0], short, "-o", tmp_path / "y.csv", "--reepoch", 30).code == 0
 

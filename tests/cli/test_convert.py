@@ -9,6 +9,7 @@ import pytest
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from messages import mentions
+from stageguard.formats.tools.bids_scorings import read_scorings
 
 STAGES = ["W", "W", "N1", "N2", "?", "N3", "R", "W"]
 
@@ -177,14 +178,14 @@ def test_scorings_of_one_night_become_one_bids_table(run, nights):
     ran = run("convert", nights / "n1.json", nights / "n3.csv", "-o", table)
     assert ran.code == 0
     assert "1 other annotation (Arousal)" in " ".join(ran.out.split())
-    ann, other = sg.read_scorings(table)
+    ann, other = read_scorings(table)
     assert (ann.annotator, other.annotator) == ("Ann", "n3")
     assert ann.hypnogram.stages.tolist() == other.hypnogram.stages.tolist() == STAGES
     assert (nights / "dataset_description.json").is_file()
     ran = run("convert", nights / "n1.json", nights / "n2.json", "-o", table, "--overwrite")
     assert ran.code == 1
     assert mentions([error_line(ran)], "two", "'Ann'")
-    assert len(sg.read_scorings(table)) == 2
+    assert len(read_scorings(table)) == 2
     ran = run("convert", table, "-o", nights / "ann.edf")
     assert mentions([error_line(ran)], "Ann, n3", "--column Ann")
     ran = run("convert", table, "--column", "n3", "-o", nights / "n3.edf")

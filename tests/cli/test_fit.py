@@ -11,6 +11,7 @@ import pytest
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from messages import mentions
+from stageguard.measures.experts import soft_agreement
 from stageguard.synthetic.night import simulate_night
 
 BASE = "human-psg-3"
@@ -189,7 +190,7 @@ def test_consensus_by_majority_as_json(folder, run):
     panel = [sg.read_hypnogram(f"{place}/n1.txt", scheme="wnr3") for place in ("experts", "seconds")]
     assert report["n_unscored"] == int(np.sum(panel[0].labels != panel[1].labels)) > 0
     soft = [own["soft_agreement"] for own in report["scorers"]]
-    assert soft == pytest.approx(sg.soft_agreement(panel))
+    assert soft == pytest.approx(soft_agreement(panel))
     assert report["night"] is None
     assert mentions(error_line(run("consensus", "experts/n1.txt")), "scorings")
 

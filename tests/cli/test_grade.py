@@ -193,7 +193,7 @@ def test_lights_bound_what_is_measured(run, tmp_path):
 def test_other_epochs_are_aligned_on_demand(run, tmp_path):
     write_cohort(tmp_path, n_nights=2)
     for k in range(2):  # epochs of 60 s that begin with the recording
-        night = sg.reepoch(sg.read_hypnogram(f"nights/n{k}.txt", scheme="aasm5"), 60)
+        night = sg.read_hypnogram(f"nights/n{k}.txt", scheme="aasm5").reepoch(60)
         rows = [f"{60 * epoch}\t60\t{stage}" for epoch, stage in enumerate(night.stages)]
         (tmp_path / "nights" / f"n{k}.tsv").write_text("\n".join(["onset\tduration\tstage", *rows]) + "\n")
         (tmp_path / "nights" / f"n{k}.txt").unlink()

@@ -89,7 +89,7 @@ def test_a_table_is_not_replaced_and_has_a_known_suffix(run, folder):
 
 def test_nights_of_20_and_30_s_are_compared_per_hour(run, folder):
     """A pair of 20-s epochs changes stage less often than one of 30 s, whatever the sleeper."""
-    sg.reepoch(sg.simulate_night(PROFILE, hours=2, seed=9).density, 20).save(folder / "nights" / "n9.csv")
+    sg.simulate_night(PROFILE, hours=2, seed=9).density.reepoch(20).save(folder / "nights" / "n9.csv")
     ran = run("stats", folder / "nights", "-p", PROFILE)
     assert "FI (per epoch)" not in ran.out
     assert "TVR (%)" not in ran.out

@@ -17,6 +17,7 @@ from cli_runner import Runner, error_line, write_night
 from messages import mentions, naming
 from stageguard.cli import terminal
 from stageguard.cli.terminal import json_list
+from stageguard.errors import OutputError
 from stageguard.runner import decode_files, manifest
 from stageguard.runner.processes import run_all
 from stageguard.runner.stopping import Stopped, stoppable
@@ -168,7 +169,7 @@ def test_an_output_that_is_a_file_is_said_before_any_work(run, nights, tmp_path)
 
 def test_results_are_told_also_when_a_table_cannot_be_written(decode, nights, tmp_path, monkeypatch):
     def refuse(path: Path, *_: object, **__: object) -> None:
-        raise sg.OutputError(f"cannot write {path}: No space left on device.")
+        raise OutputError(f"cannot write {path}: No space left on device.")
 
     (nights / "n3.csv").write_bytes(b"")
     monkeypatch.setattr(manifest, "write_text_atomic", refuse)

@@ -15,6 +15,7 @@ from messages import mentions
 from stageguard.cli.decoded import print_summary
 from stageguard.cli.terminal import Console
 from stageguard.guard.decoding import STEERING
+from stageguard.measures.rare import rare_events
 from stageguard.report.summary import DECODED_ROWS, BeforeAfter, odds, summary_of
 
 STAGES = "WNR"
@@ -180,9 +181,9 @@ def test_early_rem_of_which_less_than_half_is_left_counts_as_removed():
     cut = replace(decoding, hypnogram=sg.Hypnogram(labels, decoding.hypnogram.scheme, 30.0))
     (words,) = summary_of(cut).early_rem_removed
     assert mentions(words, "9 min", 39, 3, "5 min", "REM")
-    (event,) = (each for each in sg.rare_events(cut) if each.is_early_rem)
+    (event,) = (each for each in rare_events(cut) if each.is_early_rem)
     assert (event.in_after, event.fate, event.n_removed) == (True, "partly removed", 6)
-    (whole,) = (each for each in sg.rare_events(decoding) if each.is_early_rem)
+    (whole,) = (each for each in rare_events(decoding) if each.is_early_rem)
     assert (whole.fate, whole.n_removed) == ("kept", 0)
 
 

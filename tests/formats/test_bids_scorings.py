@@ -19,6 +19,8 @@ import stageguard as sg
 from messages import naming
 from stage_files import lines, write
 from stageguard.formats.registry import detect
+from stageguard.formats.scorings import Scoring
+from stageguard.formats.tools.bids_scorings import read_scorings
 
 FIXTURE = Path(__file__).parent / "bids-derivative"
 EVENTS = Path("sub-01") / "eeg" / "sub-01_task-sleep_desc-stages_events.tsv"
@@ -54,7 +56,7 @@ def hypnogram(labels: list[int], scorer: str, **more: object) -> sg.Hypnogram:
 def test_the_proposed_table(tmp_path):
     path = proposed(tmp_path)
     assert detect(path, "hypnogram").name == "bids-scorings"
-    experts, stager = sg.read_scorings(path)
+    experts, stager = read_scorings(path)
     assert experts.hypnogram.stages.tolist() == ["W", "N3", "?", "?", "?"]
     assert stager.hypnogram.stages.tolist() == ["W", "N2", "N1", "R"]
     assert (experts.annotator, experts.method, experts.standard) == ("experts", "manual_consensus", "rk_1968")
@@ -85,12 +87,12 @@ def test_one_scoring_must_be_named(tmp_path):
 )
 def test_what_makes_no_sense_is_refused(tmp_path, old, new, words):
     with pytest.raises(sg.FileFormatError, match=naming(*words)):
-        sg.read_scorings(proposed(tmp_path, (old, new)))
+        read_scorings(proposed(tmp_path, (old, new)))
 
 
 def test_two_stages_of_one_annotator_at_a_time(tmp_path):
     with pytest.raises(sg.FileFormatError, match=naming("30 s is N1", "another", "N2")):
-        sg.read_scorings(proposed(tmp_path, ("60 30 sleep_stage n1", "30 30 sleep_stage n1")))
+        read_scorings(proposed(tmp_path, ("60 30 sleep_stage n1", "30 30 sleep_stage n1")))
 
 
 def decoding() -> sg.Decoding:
@@ -107,7 +109,7 @@ def test_a_decoded_night_is_written_with_the_stagers_choice(tmp_path):
         EVENTS.with_suffix(".json").as_posix(),
         "dataset_description.json",
     ]
-    stager, guard = sg.read_scorings(written.path)
+    stager, guard = read_scorings(written.path)
     assert stager.hypnogram.labels.tolist() == result.argmax.tolist()
     assert guard.hypnogram == result.hypnogram
     rows, labels = result.density.probabilities, result.hypnogram.labels
@@ -137,7 +139,7 @@ CHANNELS = st.lists(st.sampled_from(["C3", "EOG-L", "Chin 1"]), unique=True, max
 
 
 @st.composite
-def scorings(draw: st.DrawFn) -> list[sg.Scoring]:
+def scorings(draw: st.DrawFn) -> list[Scoring]:
     start = draw(st.none() | st.just(datetime(2024, 5, 1, 22, 30)))
     names = draw(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=4, unique_by=str.casefold))
     drawn = []
@@ -151,14 +153,14 @@ def scorings(draw: st.DrawFn) -> list[sg.Scoring]:
             confidence = None  # nobody can tell it from none
         night = sg.Hypnogram(labels, scheme, seconds, start, name)
         drawn.append(
-            sg.Scoring(night, draw(METHOD), confidence, draw(st.none() | st.just("rk_1968")), draw(CHANNELS))
+            Scoring(night, draw(METHOD), confidence, draw(st.none() | st.just("rk_1968")), draw(CHANNELS))
         )
     return drawn
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(given=scorings())
-@example([sg.Scoring(sg.Hypnogram([0], "aasm5", 30.0, None, '"'))])
+@example([Scoring(sg.Hypnogram([0], "aasm5", 30.0, None, '"'))])
 def test_parallel_scorings_come_back(tmp_path, given):
     names = [scoring.annotator for scoring in given]
     if len(set(names)) < len(names):
@@ -166,7 +168,7 @@ def test_parallel_scorings_come_back(tmp_path, given):
             sg.convert(given, tmp_path / EVENTS, overwrite=True)
         return
     sg.convert(given, tmp_path / EVENTS, overwrite=True)
-    back = {scoring.annotator: scoring for scoring in sg.read_scorings(tmp_path / EVENTS)}
+    back = {scoring.annotator: scoring for scoring in read_scorings(tmp_path / EVENTS)}
     assert set(back) == set(names)
     for scoring in given:
         found = back[scoring.annotator]
@@ -182,11 +184,11 @@ def test_parallel_scorings_come_back(tmp_path, given):
 @pytest.mark.parametrize("name", ['"', 'the "old" stager', "'", "#1", "a,b;c", "0", "W", "Zoë 2"])
 def test_names_with_marks(tmp_path, name):
     given = [
-        sg.Scoring(hypnogram([0, 1], name), "manual", standard="aasm_5stage", channels=["EEG(sec)", "C3,C4"]),
-        sg.Scoring(hypnogram([2, 3], "Bob"), standard="aasm_5stage"),
+        Scoring(hypnogram([0, 1], name), "manual", standard="aasm_5stage", channels=["EEG(sec)", "C3,C4"]),
+        Scoring(hypnogram([2, 3], "Bob"), standard="aasm_5stage"),
     ]
     sg.convert(given, tmp_path / EVENTS)
-    assert [*sg.read_scorings(tmp_path / EVENTS)] == given
+    assert [*read_scorings(tmp_path / EVENTS)] == given
     assert validate(tmp_path) == []
 
 
@@ -203,10 +205,10 @@ def test_a_list_of_everything(tmp_path):
     result = decoding()
     expert = replace(result.hypnogram, scorer=None)
     expert.save(tmp_path / "expert.csv", "stageguard-csv")
-    ann = sg.Scoring(replace(expert, scorer="Ann"), "manual")
+    ann = Scoring(replace(expert, scorer="Ann"), "manual")
     written = sg.convert([ann, tmp_path / "expert.csv", result], tmp_path / EVENTS)
     assert "profile" in written.lost and "probabilities of the other stages" in written.lost
-    found = {scoring.annotator: scoring.method for scoring in sg.read_scorings(written.path)}
+    found = {scoring.annotator: scoring.method for scoring in read_scorings(written.path)}
     assert found == {
         "Ann": "manual",
         "expert": None,
@@ -216,25 +218,25 @@ def test_a_list_of_everything(tmp_path):
 
 
 def test_one_scoring_alone_and_probabilities_alone(tmp_path):
-    ann = sg.Scoring(hypnogram([0, 2], "Ann"), "manual", [0.5, 1.0])
+    ann = Scoring(hypnogram([0, 2], "Ann"), "manual", [0.5, 1.0])
     sg.convert(ann, tmp_path / EVENTS)
-    assert sg.read_scorings(tmp_path / EVENTS) == (replace(ann, standard="aasm_5stage"),)
+    assert read_scorings(tmp_path / EVENTS) == (replace(ann, standard="aasm_5stage"),)
     density = sg.Hypnodensity(
         [[0.6, 0.1, 0.1, 0.1, 0.1], [0.1, 0.1, 0.6, 0.1, 0.1]], "aasm5", 30, source="net"
     )
     sg.convert([ann, density], tmp_path / EVENTS, overwrite=True)
-    _, net = sg.read_scorings(tmp_path / EVENTS)
+    _, net = read_scorings(tmp_path / EVENTS)
     assert (net.annotator, net.method, net.confidence.tolist()) == ("net", "automated", [0.6, 0.6])
 
 
 def test_merged_scorings_keep_their_confidence_and_longer_epochs_lose_it(tmp_path):
-    ann = sg.Scoring(hypnogram([0, 0, 2, 2], "Ann"), "manual", [0.5, 0.5, 1.0, 1.0])
+    ann = Scoring(hypnogram([0, 0, 2, 2], "Ann"), "manual", [0.5, 0.5, 1.0, 1.0])
     sg.convert([ann], tmp_path / EVENTS, merge_to="wnr3")
-    (merged,) = sg.read_scorings(tmp_path / EVENTS)
+    (merged,) = read_scorings(tmp_path / EVENTS)
     assert merged.hypnogram.stages.tolist() == ["W", "W", "N", "N"]
     assert merged.confidence.tolist() == [0.5, 0.5, 1.0, 1.0]
     sg.convert([ann], tmp_path / EVENTS, reepoch_to=60, overwrite=True)
-    (longer,) = sg.read_scorings(tmp_path / EVENTS)
+    (longer,) = read_scorings(tmp_path / EVENTS)
     assert (longer.hypnogram.stages.tolist(), longer.confidence) == (["W", "N2"], None)
 
 
@@ -250,7 +252,7 @@ def test_merged_scorings_keep_their_confidence_and_longer_epochs_lose_it(tmp_pat
 )
 def test_a_scoring_is_checked(fields, words):
     with pytest.raises(sg.InputError, match=naming(*words)):
-        sg.Scoring(**({"hypnogram": hypnogram([0, 1], "Ann")} | fields))
+        Scoring(**({"hypnogram": hypnogram([0, 1], "Ann")} | fields))
 
 
 def validate(folder: Path) -> list[str]:
@@ -266,14 +268,14 @@ def validate(folder: Path) -> list[str]:
 
 def test_the_validator_accepts_the_committed_dataset():
     assert validate(FIXTURE) == []
-    annotators = [scoring.annotator for scoring in sg.read_scorings(FIXTURE / EVENTS)]
+    annotators = [scoring.annotator for scoring in read_scorings(FIXTURE / EVENTS)]
     assert annotators == ["Ann", "Bob", "yasa", "StageGuard human-psg-5"]
 
 
 def test_the_validator_accepts_what_is_written(tmp_path):
-    ann = sg.Scoring(hypnogram([0, 1, 2, 3, 4, -1], "Ann"), "manual", channels=("C3", "EOG-L"))
+    ann = Scoring(hypnogram([0, 1, 2, 3, 4, -1], "Ann"), "manual", channels=("C3", "EOG-L"))
     coarse = [
-        sg.Scoring(sg.Hypnogram([*range(scheme.n_stages)], scheme, 30, scorer=f"by {name}"), "automated")
+        Scoring(sg.Hypnogram([*range(scheme.n_stages)], scheme, 30, scorer=f"by {name}"), "automated")
         for name in ("wldr4", "wnr3", "ws2")
         for scheme in [sg.StageScheme.named(name)]
     ]

@@ -176,7 +176,7 @@ def test_pooling_and_changing_epochs_are_one_rule():
     values[[0, 1, 4, 6, 7, 8]] = np.nan
     given = sg.Hypnodensity(values, "wnr3", 5.0)
     found = read_density_object(given, FileOptions(pool_to_seconds=15))
-    assert found.density == sg.reepoch(given, 15.0)
+    assert found.density == given.reepoch(15.0)
     assert np.isnan(found.density.probabilities[:, 0]).tolist() == [True, False, True, False]
     assert mentions(found.notes, 1, "less than half")
 

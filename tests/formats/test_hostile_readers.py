@@ -229,12 +229,12 @@ def test_what_was_assumed_stays_with_the_night():
     density = sg.read_density(P, stages="W,N1,N2,N3,R")
     said = ("the object does not say how long an epoch is: 30 s assumed",)
     assert density.assumed == said
-    for same in (density.merge("wnr3"), pickle.loads(pickle.dumps(density)), sg.reepoch(density, 60)):
+    for same in (density.merge("wnr3"), pickle.loads(pickle.dumps(density)), density.reepoch(60)):
         assert same.assumed == said
     plain = replace(density, assumed=())
     assert plain == density and hash(plain) == hash(density) and repr(plain) == repr(density)
     night = sg.read_hypnogram(["W", "N1", "N2"])
     assert len(night.assumed) == 1 and pickle.loads(pickle.dumps(night)).assumed == night.assumed
-    assert sg.merge_stages(night, "wnr3").assumed == night.assumed
+    assert night.merge("wnr3").assumed == night.assumed
     with pytest.raises(InputError, match=naming("assumed", "'x'")):
         replace(density, assumed="x")

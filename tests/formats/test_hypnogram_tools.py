@@ -232,7 +232,7 @@ def test_visbrain_samples(tmp_path):
     write(tmp_path, "night_description.txt", lines(told))
     night = sg.read_hypnogram(path)
     assert (night.epoch_seconds, night.n_epochs) == (1.0, 360)
-    assert sg.reepoch(night, 30).stages.tolist() == NIGHT
+    assert night.reepoch(30).stages.tolist() == NIGHT
     write(tmp_path, "night_description.txt", lines(["time 1.0", "Wake 0"]))
     assert "line 61 is 1, expected one of: 0 W" in complaint(path)
 

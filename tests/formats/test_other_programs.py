@@ -270,4 +270,4 @@ def test_the_advice_to_merge_works(tmp_path):
     night = sg.Hypnogram(np.zeros(4, dtype=np.int8), AASM5, 30.0)
     message = refusal(night.save, tmp_path / "n.csv", format="accusleepy-csv")
     assert mentions(message, "'wnr3'")
-    sg.merge_stages(night, "wnr3").save(tmp_path / "n.csv", format="accusleepy-csv")
+    night.merge("wnr3").save(tmp_path / "n.csv", format="accusleepy-csv")

@@ -6,6 +6,7 @@ import oracle
 import stageguard as sg
 from nights import SCHEME, plain
 from stageguard.errors import ProfileError
+from stageguard.guard.automaton import compile_automaton
 
 
 def flip_flop_profile(minimum, ends, window=5):
@@ -31,7 +32,7 @@ def flip_flop_profile(minimum, ends, window=5):
     ],
 )
 def test_flip_flop_automaton_has_the_stated_size(minimum, ends, n_states, n_edges):
-    automaton = sg.compile_automaton(flip_flop_profile(minimum, ends))
+    automaton = compile_automaton(flip_flop_profile(minimum, ends))
     assert (automaton.n_states, len(automaton.source)) == (n_states, n_edges)
     assert oracle.count_automaton(minimum, 5, ends) == (n_states, n_edges)
 
@@ -40,11 +41,11 @@ def test_flip_flop_automaton_has_the_stated_size(minimum, ends, n_states, n_edge
 @pytest.mark.parametrize("ends", ["censored", "paper"])
 @pytest.mark.parametrize("minimum", [(1, 1), (1, 2), (1, 4, 2), (3, 1, 1), (1, 2, 2, 5, 3)])
 def test_flip_flop_automaton_has_the_size_of_its_definition(minimum, ends, window):
-    automaton = sg.compile_automaton(flip_flop_profile(minimum, ends, window))
+    automaton = compile_automaton(flip_flop_profile(minimum, ends, window))
     expected = oracle.count_automaton(minimum, window, ends)
     assert (automaton.n_states, len(automaton.source)) == expected
 
 
 def test_an_automaton_that_would_be_too_large_names_its_key():
     with pytest.raises(ProfileError, match=r"window_epochs .* 20,000"):
-        sg.compile_automaton(flip_flop_profile((1, 1, 1, 1, 1), "paper", window=30))
+        compile_automaton(flip_flop_profile((1, 1, 1, 1, 1), "paper", window=30))

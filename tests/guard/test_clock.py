@@ -12,6 +12,7 @@ from nights import decode, random_mapping, random_probabilities
 from small import profile_of, refusal
 from stageguard.errors import InputError, ProfileError, StageGuardWarning
 from stageguard.guard.clock import MOST_PASSES, ClockRules
+from stageguard.measures.rare import rare_events
 from stageguard.night.stages import AASM5
 from stageguard.report.guard_words import reason
 
@@ -314,7 +315,7 @@ def test_shipped_clocks_spare_early_rem_that_lasts_or_is_well_supported(name, n_
     result = decode(night_of(profile, n_rem, strength), profile)
     assert result.strength.step == "untouched"
     assert (result.hypnogram.labels[38 : 38 + n_rem] == profile.scheme.rem_index).all() == stays
-    removed = sg.rare_events(result)
+    removed = rare_events(result)
     assert any(event.is_early_rem and event.fate == ("kept" if stays else "lost") for event in removed)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import stageguard as sg
 from messages import mentions, naming
 from nights import decode
-from stageguard.errors import InputError
+from stageguard.errors import InputError, PinError
 from stageguard.night.period import period_of
 
 HUMAN = ("human-actigraphy-2", "human-bioradar-3", "human-cardiorespiratory-3", "human-psg-3", "human-psg-5")
@@ -185,6 +185,6 @@ def test_pins_that_cannot_hold_in_the_period_are_named_by_their_epochs_in_the_re
     profile = sg.Profile.from_dict(document)
     flickers = np.random.default_rng(0).dirichlet([1, 3, 1.5], 200)
     rows = np.concatenate([wake(profile, 100), flickers, wake(profile, 50)])
-    with pytest.raises(sg.PinError, match="night 1: ") as error:
+    with pytest.raises(PinError, match="night 1: ") as error:
         decode([rows.copy(), rows.copy()], profile, pins=[None, {150: "W", 151: "R"}])
     assert error.value.pins == ((150, "W"), (151, "R"))

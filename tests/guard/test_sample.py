@@ -13,7 +13,7 @@ import stageguard as sg
 from messages import naming
 from nights import decode, one_hot, plain, random_mapping, random_probabilities
 from small import refusal
-from stageguard.errors import InputError, StageGuardWarning
+from stageguard.errors import InputError, PinError, StageGuardWarning
 from stageguard.guard import kernels
 from stageguard.guard.kernels.reference import uniforms
 from stageguard.guard.posterior import sample_like
@@ -106,7 +106,7 @@ def test_every_draw_is_a_path_the_profile_allows(backend, seed):
     profile = sg.Profile.from_dict(mapping)
     try:
         drawn = sg.sample(probabilities, profile, n=30, seed=seed, pins=pins, segments=[0, 20])
-    except sg.PinError:
+    except PinError:
         pins = {}
         drawn = sg.sample(probabilities, profile, n=30, seed=seed, segments=[0, 20])
     rules, evidence = oracle.rules_of(mapping), oracle.evidence_of(probabilities, mapping, pins=pins)

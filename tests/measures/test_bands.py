@@ -11,6 +11,7 @@ import pytest
 import stageguard as sg
 from small import refusal
 from stageguard.errors import InputError
+from stageguard.measures.validity import expert_bands
 from stageguard.night.stages import AASM5
 from stageguard.synthetic.night import simulate_night
 
@@ -23,7 +24,7 @@ def nights():
 
 
 def test_every_indicator_of_validity_gets_its_percentiles(nights):
-    bands = sg.expert_bands(nights, "human-psg-5")
+    bands = expert_bands(nights, "human-psg-5")
     found = [sg.validity(night, "human-psg-5").indicators for night in nights]
     assert set(bands) <= set(found[0])
     several = {
@@ -43,7 +44,7 @@ def test_every_indicator_of_validity_gets_its_percentiles(nights):
 
 
 def test_the_bands_fit_into_a_profile(nights):
-    bands = sg.expert_bands(nights, "human-psg-5")
+    bands = expert_bands(nights, "human-psg-5")
     document = {name: {"low": band.low, "high": band.high} for name, band in bands.items()}
     profile = sg.Profile.load("human-psg-5").replace(bands=document)
     places = [one.place for one in sg.validity(nights[0], profile).indicators.values()]
@@ -52,26 +53,26 @@ def test_the_bands_fit_into_a_profile(nights):
 
 def test_every_scorer_counts(nights):
     shuffled = [[night, sg.Hypnogram(np.roll(night.labels, 5), AASM5, 30.0)] for night in nights]
-    bands = sg.expert_bands(shuffled, "human-psg-5")
+    bands = expert_bands(shuffled, "human-psg-5")
     assert bands["fragmentation_index"].source.endswith("24 expert scorings of 12 nights")
 
 
 def test_too_few_nights_give_no_band(nights):
-    assert sg.expert_bands(nights[:9], "human-psg-5") == {}
+    assert expert_bands(nights[:9], "human-psg-5") == {}
     short = [sg.Hypnogram(night.labels[:200], AASM5, 30.0) for night in nights]  # less than two hours
-    assert sg.expert_bands(short, "human-psg-5") == {}
+    assert expert_bands(short, "human-psg-5") == {}
 
 
 def test_finer_stages_are_merged(nights):
-    assert "mean_bout_minutes_N" in sg.expert_bands(nights, "human-psg-3")
+    assert "mean_bout_minutes_N" in expert_bands(nights, "human-psg-3")
 
 
 def test_wrong_nights_are_refused(nights):
     with pytest.raises(InputError) as error:
-        sg.expert_bands([], "human-psg-5")
+        expert_bands([], "human-psg-5")
     refusal(error, "got epochs of no scoring")
     with pytest.raises(InputError) as error:
-        sg.expert_bands([nights[0], sg.Hypnogram(nights[1].labels, AASM5, 20.0)], "human-psg-5")
+        expert_bands([nights[0], sg.Hypnogram(nights[1].labels, AASM5, 20.0)], "human-psg-5")
     refusal(error, "got epochs of 20 s, 30 s, expected scorings of one epoch length")
 
 
@@ -80,7 +81,7 @@ def test_the_study_counted_the_same_on_the_dreem_nights(data_dir):
     with np.load(data_dir / "dod-h" / "dod_h.npz") as archive:
         keys = [key for key in archive.files if key.endswith("/scorers")]
         panels = [[sg.Hypnogram(row, AASM5, 30.0) for row in archive[key]] for key in keys]
-    bands = sg.expert_bands(panels, "human-psg-5")
+    bands = expert_bands(panels, "human-psg-5")
     known = json.loads(STUDY.read_text("utf-8"))["cohorts"]["dod-h"]["counts"]["aasm5"]["nights"]
     shared = [name for name in known if name in bands]
     assert len(shared) > 10

@@ -11,6 +11,7 @@ import stageguard as sg
 from messages import mentions
 from small import refusal
 from stageguard.errors import InputError
+from stageguard.measures.experts import soft_agreement
 from stageguard.night.stages import AASM5, WNR3
 
 
@@ -58,7 +59,7 @@ def test_most_votes_win():
 def test_a_tie_goes_to_the_scorer_the_others_agree_with_most():
     # the second scorer sides with the third almost everywhere, the first is alone with its N
     panel = [scoring("NNNNWWR"), scoring("WWWWWWR"), scoring("WWWWWW?"), scoring("NWWWWNR")]
-    soft = sg.soft_agreement(panel)
+    soft = soft_agreement(panel)
     assert soft[1] == max(soft)
     assert said(sg.consensus(panel, "majority"))[0] == "?"
     assert said(sg.consensus(panel))[0] == "W"
@@ -73,7 +74,7 @@ def test_a_tie_is_never_given_to_a_third_stage():
         scoring("N" + "WNRNNRWNR"),
         scoring("N" + "NNRWNRWNR"),
     ]
-    soft = sg.soft_agreement(panel)
+    soft = soft_agreement(panel)
     assert soft[0] == max(soft)
     assert said(sg.consensus(panel))[0] == "W"  # of the next, all alike, the first
 
@@ -81,7 +82,7 @@ def test_a_tie_is_never_given_to_a_third_stage():
 @pytest.mark.parametrize("seed", range(4))
 def test_soft_agreement_is_the_published_one(seed):
     panel = random_panel(seed)
-    soft = sg.soft_agreement(panel)
+    soft = soft_agreement(panel)
     assert soft == pytest.approx([published_soft_agreement(panel, j) for j in range(5)])
     assert sorted(soft, reverse=True) == list(soft)  # made worse and worse
     assert soft[0] - soft[-1] > 0.1
@@ -100,7 +101,7 @@ def test_the_consensus_is_nearer_to_the_truth_than_its_members():
 def test_unscored_epochs_are_no_votes():
     panel = [scoring("W??"), scoring("?N?"), scoring("?N?")]
     assert said(sg.consensus(panel)) == "WN?"
-    assert sg.soft_agreement([scoring("W?"), scoring("?W")]) == pytest.approx((np.nan, np.nan), nan_ok=True)
+    assert soft_agreement([scoring("W?"), scoring("?W")]) == pytest.approx((np.nan, np.nan), nan_ok=True)
 
 
 def test_finer_scorings_are_merged_into_the_coarsest():
@@ -195,7 +196,7 @@ def test_a_scorer_without_kappa_is_left_out_of_the_ranking():
 
 @pytest.mark.parametrize("wrong", [None, 3, "ab"])
 def test_what_is_no_list_of_scorings_is_refused_in_one_line(wrong):
-    for call in (sg.consensus, sg.soft_agreement):
+    for call in (sg.consensus, soft_agreement):
         with pytest.raises(InputError) as error:
             call(wrong)
         refusal(error, "^got .*expected a list of two or more scorings of the same night")
@@ -214,7 +215,7 @@ def test_scorers_of_the_dreem_nights_stand_where_they_should(data_dir):
             n for n in names if n not in ("scorers", "votes") and archive[f"{nights[0]}/{n}"].ndim == 1
         )
         stagers = [sg.Hypnogram(archive[f"{night}/{other}"], AASM5, 30.0) for night in nights]
-    soft = np.array([sg.soft_agreement(panel) for panel in panels]).mean(axis=0)
+    soft = np.array([soft_agreement(panel) for panel in panels]).mean(axis=0)
     assert soft.min() > 0.8
     assert soft.max() < 0.96
     found = sg.among_experts(panels, stagers)

@@ -14,7 +14,7 @@ from scipy import stats
 import stageguard as sg
 from messages import mentions
 from small import refusal
-from stageguard.errors import FileFormatError, InputError
+from stageguard.errors import FileFormatError, InputError, OutputExistsError
 from stageguard.measures.grade import (
     LIMIT,
     Ratio,
@@ -230,7 +230,7 @@ def test_a_stager_that_sees_no_sleep_does_not_escape():
 @pytest.mark.parametrize(("scheme", "n_statistics"), [("aasm5", 21), ("wnr3", 15), ("ws2", 8)])
 def test_experts_of_finer_stages_are_merged(scheme, n_statistics):
     nights, experts = made_cohort()
-    card = sg.grade(experts, [sg.merge_stages(night, scheme) for night in nights])
+    card = sg.grade(experts, [night.merge(scheme) for night in nights])
     assert card.nights[0].scheme.name == scheme
     assert len(card) == n_statistics
     assert ("rem_latency_minutes" in card) == (scheme != "ws2")
@@ -293,7 +293,7 @@ def test_the_table_is_for_epochs_of_30_s():
 @pytest.mark.parametrize("scheme", ["aasm5", "wldr4", "wnr3", "ws2"])
 def test_the_shipped_table_knows_what_is_graded(scheme):
     nights, experts = made_cohort(2)
-    card = sg.grade([panel[0] for panel in experts], [sg.merge_stages(night, scheme) for night in nights])
+    card = sg.grade([panel[0] for panel in experts], [night.merge(scheme) for night in nights])
     for table in expert_errors(scheme):
         assert set(card) <= set(table.errors)
         assert all(error > 0 for error in table.errors.values())
@@ -363,7 +363,7 @@ def test_a_card_is_read_as_it_was_written(tmp_path):
     assert again.facts == card.facts
     assert again.scorers == card.scorers == tuple(f"scorer {j}" for j in range(4))
     assert again["tst_minutes"].mean == card["tst_minutes"].mean
-    with pytest.raises(sg.OutputExistsError):
+    with pytest.raises(OutputExistsError):
         card.save(tmp_path / "card.json")
 
 

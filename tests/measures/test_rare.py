@@ -167,9 +167,9 @@ def test_early_rem_that_decoding_removes_is_lost_with_its_evidence():
     begins = np.flatnonzero((decoding.argmax[1:] == rem) & (decoding.argmax[:-1] != rem)) + 1
     first_sleep = decoding.period[0]
     assert decoding.argmax[first_sleep] > 0
-    early = [e for e in sg.rare_events(decoding) if e.kind.startswith("REM within")]
+    early = [e for e in rare_events(decoding) if e.kind.startswith("REM within")]
     assert [e.epoch for e in early if e.in_before] == [e for e in begins if 0 <= e - first_sleep <= 30]
-    held_back = [e for e in sg.rare_events(decoding) if e.kind == "REM held back by the clock"]
+    held_back = [e for e in rare_events(decoding) if e.kind == "REM held back by the clock"]
     assert any(e.fate == "lost" and e.bout_evidence_nats > 0 for e in [*early, *held_back])
     assert all(e.epoch - onset < 130 for e in held_back)
 

@@ -145,8 +145,6 @@ def test_lights_that_cannot_be_meant(lights, what):
         (lambda: sg.combine(density(3)), ("densities", "Hypnodensity", "densities")),
         (lambda: sg.combine(5), ("densities", 5, "densities")),
         (lambda: sg.combine([density(3)] * 2, weights=2), ("weights", 2, "list")),
-        (lambda: sg.reepoch([1, 2], 30), (1, 2, "Hypnodensity")),
-        (lambda: sg.merge_stages([1, 2], "wnr3"), ("night", 1, 2, "Hypnogram")),
     ],
 )
 def test_what_is_no_night_is_one_line(call, expected):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import stageguard as sg
 from messages import each_mentions, mentions, naming
 from stageguard.errors import InputError, StageGuardWarning
+from stageguard.measures.validity import expert_bands
 from stageguard.night.stages import AASM5, WLDR4, WNR3, WS2
 
 START = datetime(2024, 5, 1, 22, 30)
@@ -41,14 +42,14 @@ def one_hot(labels, n_stages=5):
 
 def test_five_stages_become_four_three_and_two():
     labels = night([0, 1, 2, 3, 4, -1])
-    assert sg.merge_stages(labels, "wldr4").stages.tolist() == ["W", "Light", "Light", "Deep", "R", "?"]
-    assert sg.merge_stages(sg.merge_stages(labels, WLDR4), WNR3).labels.tolist() == [0, 1, 1, 1, 2, -1]
-    assert sg.merge_stages(sg.merge_stages(labels, WNR3), WS2).labels.tolist() == [0, 1, 1, 1, 1, -1]
+    assert labels.merge("wldr4").stages.tolist() == ["W", "Light", "Light", "Deep", "R", "?"]
+    assert labels.merge(WLDR4).merge(WNR3).labels.tolist() == [0, 1, 1, 1, 2, -1]
+    assert labels.merge(WNR3).merge(WS2).labels.tolist() == [0, 1, 1, 1, 1, -1]
     rows = [[0.1, 0.2, 0.3, 0.15, 0.25]]
-    merged = sg.merge_stages(density(rows, scheme=AASM5), "wldr4")
+    merged = density(rows, scheme=AASM5).merge("wldr4")
     np.testing.assert_allclose(merged.probabilities, [[0.1, 0.5, 0.15, 0.25]])
     with pytest.raises(InputError, match="cannot merge scheme 'wnr3' into 'wldr4'"):
-        sg.merge_stages(night([0, 1, 2], scheme=WNR3), "wldr4")
+        night([0, 1, 2], scheme=WNR3).merge("wldr4")
 
 
 # ---- epoch lengths
@@ -60,7 +61,7 @@ def test_every_pair_of_lengths_keeps_a_night_of_long_bouts(old, new):
     n_old = int(3600 * 5 / old)
     at = (np.arange(n_old) * old // 3600).astype(int)
     rows = one_hot(at)
-    for result in (sg.reepoch(night(at, old), new), sg.reepoch(density(rows, old, scheme=AASM5), new)):
+    for result in (night(at, old).reepoch(new), density(rows, old, scheme=AASM5).reepoch(new)):
         assert (result.epoch_seconds, result.n_epochs) == (new, int(3600 * 5 / new))
         begins = np.arange(result.n_epochs) * new
         inside = (begins // 3600) == ((begins + new - 1e-6) // 3600)
@@ -83,32 +84,32 @@ def test_every_pair_of_lengths_keeps_a_night_of_long_bouts(old, new):
     ],
 )
 def test_an_epoch_gets_the_stage_that_holds_for_most_of_it(labels, old, new, expected):
-    assert sg.reepoch(night(labels, old, START), new) == night(expected, new, START)
+    assert night(labels, old, START).reepoch(new) == night(expected, new, START)
 
 
 def test_probabilities_are_averaged_over_time():
     rows = [[1, 0, 0], [0, 1, 0], [np.nan] * 3, [0, 0, 1], [np.nan] * 3, [np.nan] * 3]
-    pooled = sg.reepoch(density(rows, 15), 30).probabilities
+    pooled = density(rows, 15).reepoch(30).probabilities
     np.testing.assert_allclose(pooled, [[0.5, 0.5, 0], [0, 0, 1], [np.nan] * 3])
-    thirds = sg.reepoch(density(rows[:2] + rows[3:4], 20), 30).probabilities
+    thirds = density(rows[:2] + rows[3:4], 20).reepoch(30).probabilities
     np.testing.assert_allclose(thirds, [[2 / 3, 1 / 3, 0], [0, 1 / 3, 2 / 3]])
 
 
 @given(st.lists(st.integers(-1, 4), min_size=1, max_size=80), st.sampled_from(LENGTHS))
 def test_splitting_and_joining_again_changes_nothing(labels, seconds):
     whole = night(labels, 60.0)
-    assert sg.reepoch(sg.reepoch(whole, seconds), 60.0) == whole
+    assert whole.reepoch(seconds).reepoch(60.0) == whole
 
 
 def test_a_rest_is_told():
     with pytest.warns(StageGuardWarning, match=naming("10 s", "shorter", "30 s")):
-        assert sg.reepoch(night([0, 0, 2, 2], 10), 30).n_epochs == 1
+        assert night([0, 0, 2, 2], 10).reepoch(30).n_epochs == 1
     with pytest.raises(InputError, match=naming("2 epochs", "10 s", "20 s", "30 s")), \
             warnings.catch_warnings():  # fmt: skip
         warnings.simplefilter("ignore")
-        sg.reepoch(night([0, 0], 10), 30)
+        night([0, 0], 10).reepoch(30)
     same = night([0, 1], 30)
-    assert sg.reepoch(same, 30) is same
+    assert same.reepoch(30) is same
 
 
 # ---- the same epochs
@@ -272,4 +273,4 @@ def test_an_endless_iterable_is_refused_at_once():
     with pytest.raises(InputError, match=naming("densities", "repeat", "densities")):
         sg.combine(itertools.repeat(night))
     with pytest.raises(InputError, match=naming("repeat", "list")):
-        sg.expert_bands(itertools.repeat(night), "mouse-eeg-emg-3")
+        expert_bands(itertools.repeat(night), "mouse-eeg-emg-3")

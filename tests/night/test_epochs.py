@@ -8,7 +8,7 @@ import pytest
 import stageguard as sg
 from made_recordings import recording, signal
 from messages import naming
-from stageguard.night.recording import EpochGrid
+from stageguard.night.recording import EpochGrid, Series
 
 
 def scoring(epoch_seconds, n_epochs=4):
@@ -28,7 +28,7 @@ def test_the_longest_signal_counts():
 
 def test_a_count_per_epoch_lasts_until_the_next():
     times = np.arange(10) * 30.0
-    assert EpochGrid.of(recording(counts=sg.Series("c", times, times)), 30).n_epochs == 10
+    assert EpochGrid.of(recording(counts=Series("c", times, times)), 30).n_epochs == 10
 
 
 def test_the_scoring_says_how_long_an_epoch_is_unless_told():

@@ -12,6 +12,7 @@ from messages import mentions, naming
 from small import refusal
 from stageguard.fitting.nights import read_nights
 from stageguard.measures.cohort import CohortNight, measure_night
+from stageguard.measures.experts import soft_agreement
 from stageguard.measures.intervals import errors
 from stageguard.night.align import end_together, on_epochs_of
 from stageguard.profile.profile import Profile
@@ -107,7 +108,7 @@ COMPARISONS = {
     "agreement": lambda expert: sg.agreement(expert, _decoding()),
     "validity": lambda expert: sg.validity(_decoding(), expert=expert),
     "consensus": lambda expert: sg.consensus([scoring(start=BEGAN), expert]),
-    "soft_agreement": lambda expert: sg.soft_agreement([scoring(start=BEGAN), expert]),
+    "soft_agreement": lambda expert: soft_agreement([scoring(start=BEGAN), expert]),
     "among_experts": lambda expert: sg.among_experts(
         [scoring(np.roll(STAGES, 1), start=BEGAN), expert], _decoding()
     ),

@@ -112,9 +112,9 @@ def test_every_verb_keeps_it():
         decoding.density,
         sg.posterior(night, "human-psg-5"),
         night.merge("wnr3"),
-        sg.merge_stages(hypnogram(12.5), "wnr3"),
-        sg.reepoch(night, 15.0),
-        sg.reepoch(hypnogram(12.5), 60.0),
+        hypnogram(12.5).merge("wnr3"),
+        night.reepoch(15.0),
+        hypnogram(12.5).reepoch(60.0),
         sg.combine([night, night]),
         sg.consensus([hypnogram(12.5), hypnogram(12.5)]),
         sg.read_hypnogram(hypnogram(12.5)),
@@ -195,7 +195,7 @@ def test_stages_stay_at_their_times_in_every_format(tmp_path, name, offset, star
     merge_to = "wnr3" if name == "accusleepy-csv" else None
     written = sg.convert(source, target, target_format=name, merge_to=merge_to)
     lost = [each for each in written.lost if "from the recording's start" in each]
-    given = source.hypnogram if merge_to is None else sg.merge_stages(source.hypnogram, merge_to)
+    given = source.hypnogram if merge_to is None else source.hypnogram.merge(merge_to)
     if name == "npz":
         assert sg.read_density(target).offset_seconds == offset
         return

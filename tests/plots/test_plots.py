@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,6 +16,7 @@ from scipy import stats
 import stageguard as sg
 from messages import naming
 from nights import decode, random_probabilities
+from stageguard.errors import MissingExtraError
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -142,29 +142,6 @@ def test_density_of_many_epochs_is_the_mean_of_columns(ax):
     assert np.allclose((data.values - data.baseline)[1:], means)
 
 
-def matrix_of(ax, n_stages):
-    texts = [text.get_text() for text in ax.texts]
-    return np.array([np.nan if text == "–" else float(text) for text in texts]).reshape(n_stages, n_stages)
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.lists(st.integers(-1, 2), min_size=1, max_size=60))
-def test_transitions_are_the_shares_of_pairs(labels):
-    ax = sg.plot_transitions(scored(labels, "wnr3"), ax=Figure().subplots())
-    pairs = [(a, b) for a, b in itertools.pairwise(labels) if min(a, b) >= 0]
-    expected = np.full((3, 3), np.nan)
-    for a in {a for a, _ in pairs}:
-        followers = [b for first, b in pairs if first == a]
-        expected[a] = [followers.count(b) / len(followers) for b in range(3)]
-    assert np.allclose(matrix_of(ax, 3), expected, atol=5e-4, equal_nan=True)
-
-
-def test_transitions_of_a_profile_are_its_own(ax):
-    profile = sg.Profile.load("human-psg-5")
-    sg.plot_transitions(profile, ax=ax)
-    assert np.allclose(matrix_of(ax, 5), profile.transitions, atol=5e-4)
-
-
 def complete_bouts(labels, stage):
     """Lengths in epochs of the runs of a stage between two scored epochs of others."""
     lengths, begin = [], 0
@@ -244,33 +221,6 @@ def test_bland_altman_leaves_out_what_is_missing_and_draws_what_is_constant(ax):
         sg.plot_bland_altman([no_rem], [no_rem], "rem_latency_minutes", ax=ax)
 
 
-def test_bands_show_where_each_indicator_lies(ax, cohort):
-    night = cohort[0][0]
-    sg.plot_bands(night, ax=ax)
-    labels = list(ticks(ax).values())
-    measured = sg.validity(night)
-    banded = [one for one in measured.indicators.values() if np.isfinite(one.low)]
-    assert len(labels) == len(banded) > 5
-    (after,) = [line for line in ax.get_lines() if line.get_label() == "after"]
-    for x, one in zip(after.get_xdata(), banded, strict=True):
-        if one.place == "inside":
-            assert x == pytest.approx((one.value - one.low) / (one.high - one.low))
-        elif one.place == "no band":
-            assert np.isnan(x)
-        else:
-            assert (x > 1) == (one.place == "above")
-            assert (x < 0) == (one.place == "below")
-
-
-def test_bands_of_several_nights_say_how_many_lie_inside(ax, cohort):
-    sg.plot_bands(cohort[1], "human-psg-5", ax=ax)
-    places = [
-        sg.validity(night, "human-psg-5").indicators["fragmentation_index"].place for night in cohort[1]
-    ]
-    inside = f"{100 * np.mean([place == 'inside' for place in places]):.0f} %"
-    assert ax.texts[0].get_text() == inside
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -283,18 +233,13 @@ def test_bands_of_several_nights_say_how_many_lie_inside(ax, cohort):
         (lambda n, ax: sg.plot_hypnogram(n, ax=3), ("ax", 3, "Axes")),
         (lambda n, ax: sg.plot_hypnogram(n, lights_off="22:30", ax=ax), ("is not known",)),
         (lambda n, ax: sg.plot_density(n, ax=ax), ("hypnogram has no", "probabilities")),
-        (lambda n, ax: sg.plot_transitions([], ax=ax), ("empty", "at least one")),
-        (lambda n, ax: sg.plot_transitions("night", ax=ax), ("or a Decoding", "list")),
-        (lambda n, ax: sg.plot_transitions([n, replace(n, epoch_seconds=20)], ax=ax), ("night 2", "20 s")),
         (lambda n, ax: sg.plot_bouts(n, kind="bars", ax=ax), ("kind is 'bars'",)),
         (lambda n, ax: sg.plot_bouts(n, stages="N9", ax=ax), ("'N9'", "stage")),
-        (lambda n, ax: sg.plot_bouts(n, n.merge("wnr3"), ax=ax), ("Use sg.merge_stages",)),
+        (lambda n, ax: sg.plot_bouts(n, n.merge("wnr3"), ax=ax), ("Merge stages",)),
         (lambda n, ax: sg.plot_bland_altman([n, n], [n], ax=ax), (1, 2, "scorings")),
         (lambda n, ax: sg.plot_bland_altman([n], [n], "tst", ax=ax), ("unknown measure 'tst'",)),
         (lambda n, ax: sg.plot_bland_altman([n], [n], "fragmentation_index", ax=ax), ("is not measured",)),
         (lambda n, ax: sg.plot_bland_altman([replace(n, epoch_seconds=20)], [n], ax=ax), ("night 1: ",)),
-        (lambda n, ax: sg.plot_bands(n, ax=ax), ("whose", "bands to draw")),
-        (lambda n, ax: sg.plot_bands(n, "no-profile", ax=ax), ("unknown profile",)),
     ],
 )
 def test_what_cannot_be_drawn_is_one_line(ax, call, message):
@@ -316,7 +261,7 @@ def test_any_hypnogram_can_be_drawn_and_saved(n_stages, lengths, seconds, clock)
     scheme = sg.StageScheme.custom([f"state {k}" for k in range(n_stages)])
     night = scored(labels, scheme, seconds, start=START if clock else None)
     before = dict(matplotlib.rcParams)
-    for draw in (sg.plot_hypnogram, sg.plot_transitions, sg.plot_bouts):
+    for draw in (sg.plot_hypnogram, sg.plot_bouts):
         figure = Figure()
         draw(night, ax=figure.subplots())
         figure.canvas.draw()
@@ -341,12 +286,8 @@ def test_without_matplotlib_the_extra_is_named(name, monkeypatch, cohort):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     nights, experts = cohort
     arguments = {"plot_bland_altman": (experts, nights)}.get(name, (nights[0],))
-    with pytest.raises(sg.MissingExtraError, match=r"a plot needs 'matplotlib'.*stageguard\[plots\]"):
+    with pytest.raises(MissingExtraError, match=r"a plot needs 'matplotlib'.*stageguard\[plots\]"):
         getattr(sg, name)(*arguments)
-
-
-def test_there_are_six_figures():
-    assert len(PLOTS) == 6
 
 
 def test_bland_altman_compares_the_epochs_that_the_expert_scored(ax):

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score, confusion_matrix
 
-import stageguard as sg
 from cli_runner import Runner, error_line
 from messages import mentions, naming
 from review_nights import FREE, asked, do, open_review, served, write_probabilities
 from stageguard.errors import FileFormatError, InputError
+from stageguard.formats.tools.bids_scorings import read_scorings
 from stageguard.review import wire
 from stageguard.review.dispute import CONSENSUS, Dispute, Opinion
 from stageguard.review.journal import read_journal, sealed_line
@@ -177,7 +177,7 @@ def test_bids_events_have_annotator_and_time_of_every_decision(tmp_path, scores)
     path = review.export("bids-scorings").path
     pins = review.now.state.pins
     session.close()
-    anna, ben, consensus = sg.read_scorings(path)
+    anna, ben, consensus = read_scorings(path)
     assert [(one.annotator, one.method) for one in (anna, ben, consensus)] == [
         ("anna", "manual"),
         ("ben", "manual"),
@@ -193,7 +193,7 @@ def test_bids_events_have_annotator_and_time_of_every_decision(tmp_path, scores)
 def test_one_scorer_is_exported_to_bids_with_the_times(tmp_path):
     session, review = open_review(tmp_path, FREE, blind=True, n_epochs=N_EPOCHS)
     do(review, do="set", first=0, last=N_EPOCHS - 1, stage=2)
-    (scoring,) = sg.read_scorings(review.export("bids-scorings").path)
+    (scoring,) = read_scorings(review.export("bids-scorings").path)
     assert (scoring.annotator, scoring.method) == ("anna", "manual")
     assert set(scoring.times) == {review.now.state.pins[0].when}
     session.close()

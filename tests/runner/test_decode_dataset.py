@@ -16,6 +16,7 @@ import stageguard as sg
 from cli_runner import Runner, error_line
 from messages import mentions
 from nights import decode as decode_quietly
+from stageguard.errors import OutputError, OutputExistsError
 from stageguard.formats import cohort_dataset
 from stageguard.runner import decode_table as runs
 
@@ -333,17 +334,17 @@ def test_the_same_call_again_has_nothing_to_do_and_another_is_refused(tmp_path):
     again = sg.decode_cohort(source, PROFILE, output)
     assert (again.n_before, again.n_decoded) == (8, 0)
     assert again.nights["id"].tolist() == first.nights["id"].tolist()
-    with pytest.raises(sg.OutputExistsError, match="the profile human-psg-5"):
+    with pytest.raises(OutputExistsError, match="the profile human-psg-5"):
         sg.decode_cohort(source, "human-psg-3", output)
     before = contents(output)
     table = pq.ParquetFile(source / "site=A" / "part-0.parquet").read()
     pq.write_table(table, source / "site=A" / "part-0.parquet", row_group_size=50)
-    with pytest.raises(sg.OutputExistsError, match="data has changed since"):
+    with pytest.raises(OutputExistsError, match="data has changed since"):
         sg.decode_cohort(source, PROFILE, output)
     assert contents(output) == before
     assert sg.decode_cohort(source, PROFILE, output, overwrite=True).n_decoded == 8
     next(output.rglob("*.parquet")).unlink()
-    with pytest.raises(sg.OutputExistsError, match="was changed after"):
+    with pytest.raises(OutputExistsError, match="was changed after"):
         sg.decode_cohort(source, PROFILE, output)
 
 
@@ -353,7 +354,7 @@ def test_a_folder_of_somebody_else_is_never_replaced(tmp_path):
     assert sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "out").n_decoded == 8  # it was empty
     (tmp_path / "out" / "mine.txt").write_text("mine")
     for overwrite in (False, True):
-        with pytest.raises(sg.OutputError):
+        with pytest.raises(OutputError):
             sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "out", strength=1, overwrite=overwrite)
     assert (tmp_path / "out" / "mine.txt").read_text() == "mine"
 
@@ -363,7 +364,7 @@ def test_a_dataset_within_its_input_is_refused(tmp_path):
     before = contents(tmp_path)
     outputs = [tmp_path / "data" / "out", tmp_path / "data" / "out.csv", tmp_path / "data", tmp_path]
     for output in outputs:
-        with pytest.raises(sg.OutputError, match="Choose another folder"):
+        with pytest.raises(OutputError, match="Choose another folder"):
             sg.decode_cohort(tmp_path / "data", PROFILE, output)
     assert contents(tmp_path) == before
 
@@ -372,7 +373,7 @@ def test_files_of_a_dataset_may_lie_beside_its_output_but_are_not_replaced(tmp_p
     write_cut_nights(tmp_path / "data")
     files = sorted((tmp_path / "data").iterdir())
     before = contents(tmp_path)
-    with pytest.raises(sg.OutputError, match="Choose another folder"):
+    with pytest.raises(OutputError, match="Choose another folder"):
         sg.decode_cohort(files, PROFILE, files[3], overwrite=True)
     assert contents(tmp_path) == before
     assert sg.decode_cohort(files, PROFILE, tmp_path / "data" / "out.parquet").n_decoded == 3

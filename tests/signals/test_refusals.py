@@ -10,8 +10,10 @@ import pytest
 import stageguard as sg
 from body_signals import breathing, ecg, recording, steady_beats, wrist
 from messages import naming
+from stageguard.errors import MissingExtraError
 from stageguard.night.recording import Series, Signal
 from stageguard.signals.features import Recipe
+from stageguard.signals.quality import SignalQuality
 
 NOISE = np.random.default_rng(0).normal(0, 20, 6000)
 EEG = Signal("E", NOISE, 100.0, "uV")
@@ -126,8 +128,8 @@ def table(values, **fields):
         (table([[1, 2], [3, np.nan]]), "feature 'b' is nan in epoch 1"),
         (table([[1, 2], [3, 4]], epochs=[4, 4]), "epoch indices are not 2 increasing whole numbers"),
         (table([[1, 2], [3, 4]], labels=[0, 1]), "labels but no scheme"),
-        (lambda: sg.SignalQuality(np.array([0.0, 1.5]), ("", "a"), 30.0, "eeg-emg", "graded"), "from 0"),
-        (lambda: sg.SignalQuality(np.array([0.0, 1.0]), ("", ""), 30.0, "eeg-emg", "graded"), "reason"),
+        (lambda: SignalQuality(np.array([0.0, 1.5]), ("", "a"), 30.0, "eeg-emg", "graded"), "from 0"),
+        (lambda: SignalQuality(np.array([0.0, 1.0]), ("", ""), 30.0, "eeg-emg", "graded"), "reason"),
     ],
 )
 def test_it_is_refused_in_one_line(call, message):
@@ -139,5 +141,5 @@ def test_it_is_refused_in_one_line(call, message):
 def test_a_library_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "sleepecg", None)
     night = recording(ecg=Signal("E", ecg(BEATS, 300, 128.0), 128.0))
-    with pytest.raises(sg.MissingExtraError, match=r"an ECG needs 'sleepecg'. Install with: pip"):
+    with pytest.raises(MissingExtraError, match=r"an ECG needs 'sleepecg'. Install with: pip"):
         sg.features(night, "heartbeats")

@@ -19,9 +19,9 @@ from stageguard.errors import InputError
 from stageguard.files import is_synthetic
 from stageguard.formats.recordings.raw import scale_samples
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.night import reepoch_labels
 from stageguard.night.recording import Recording, Samples, Series, Signal
 from stageguard.night.stages import WNR3
-from stageguard.night.timing import reepoch_labels
 from stageguard.units import scale_to
 
 CODES = {1: "R", 2: "W", 3: "N"}

@@ -46,11 +46,10 @@ from stageguard.formats.read import (
 )
 from stageguard.formats.scorings import Scoring, reshaped, scorings_of
 from stageguard.guard.decoding import Decoding
-from stageguard.night.align import merge_stages
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme, as_scheme
-from stageguard.night.timing import recording_start, reepoch, with_start
+from stageguard.night.timing import recording_start, with_start
 from stageguard.storage import location, names_file
 
 ARGMAX_NOTE = "stages are the most probable ones, not decoded"
@@ -525,8 +524,8 @@ class Reshape:
         merge_to, reepoch_to = self.merge_to, self.reepoch_to
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", StageGuardWarning)
-            merged = night if merge_to is None else night.changed(lambda part: merge_stages(part, merge_to))
-            after = merged if reepoch_to is None else merged.changed(lambda part: reepoch(part, reepoch_to))
+            merged = night if merge_to is None else night.changed(lambda part: part.merge(merge_to))
+            after = merged if reepoch_to is None else merged.changed(lambda part: part.reepoch(reepoch_to))
         said = [str(one.message).rstrip(".") for one in caught if issubclass(one.category, StageGuardWarning)]
         is_same = (after.hypnogram, after.density) == (night.hypnogram, night.density)
         return replace(

@@ -27,7 +27,6 @@ from stageguard.night.hypnodensity import (
     refuse_probabilities,
 )
 from stageguard.night.stages import StageScheme, canonical_name, scheme_for
-from stageguard.night.timing import reepoch
 from stageguard.storage import location
 
 SHORTEST_EPOCH, LONGEST_EPOCH = 0.1, 3600.0  # seconds
@@ -361,7 +360,7 @@ def _peaks(matrix: Floats, kind: str) -> Floats:
 def pool(density: Hypnodensity, seconds: float) -> tuple[Hypnodensity, tuple[str, ...]]:
     """Average probabilities over epochs of `seconds`, counted from the first row; also return remarks.
 
-    The rule is that of `night.timing.reepoch`: if some rows of a longer epoch have no evidence, the mean is
+    The rule is that of `Hypnodensity.reepoch`: if some rows of a longer epoch have no evidence, the mean is
     over the others, and an epoch with evidence in less than half of its rows has none. Rows that do not fill
     a last epoch are dropped.
     """
@@ -383,7 +382,7 @@ def pool(density: Hypnodensity, seconds: float) -> tuple[Hypnodensity, tuple[str
     n_known = has_evidence.reshape(n_epochs, n_joined).sum(axis=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StageGuardWarning)  # remarks say it instead
-        pooled = reepoch(density, seconds)
+        pooled = density.reepoch(seconds)
     notes = [f"{n_joined} rows of {density.epoch_seconds:g} s averaged to one epoch of {seconds:g} s"]
     is_kept = ~np.isnan(pooled.probabilities[:, 0])
     n_partly = int(np.count_nonzero(is_kept & (n_known < n_joined)))

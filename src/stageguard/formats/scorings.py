@@ -47,8 +47,9 @@ class Scoring(ComparedByValue):
     Examples
     --------
     >>> import stageguard as sg
+    >>> from stageguard.formats.scorings import Scoring
     >>> ann = sg.Hypnogram([0, 1, 2], "aasm5", 30, scorer="Ann")
-    >>> sg.Scoring(ann, "manual", channels=("C3", "EOG-L")).annotator
+    >>> Scoring(ann, "manual", channels=("C3", "EOG-L")).annotator
     'Ann'
     """
 

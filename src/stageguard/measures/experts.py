@@ -89,8 +89,9 @@ def soft_agreement(hypnograms: Sequence[Hypnogram]) -> tuple[float, ...]:
     Examples
     --------
     >>> import stageguard as sg
+    >>> from stageguard.measures.experts import soft_agreement
     >>> scorings = [sg.read_hypnogram(list(stages)) for stages in ("WNRR", "WNNR", "WNRR")]
-    >>> [round(each, 2) for each in sg.soft_agreement(scorings)]
+    >>> [round(each, 2) for each in soft_agreement(scorings)]
     [1.0, 0.75, 1.0]
     """
     labels, first = _panel(hypnograms)

@@ -72,8 +72,9 @@ def rare_events(decoding: Decoding, *, within_minutes: float = SOON_MINUTES) -> 
     Examples
     --------
     >>> import stageguard as sg
+    >>> from stageguard.measures.rare import rare_events
     >>> night = sg.simulate_night("human-psg-5", seed=1)
-    >>> events = sg.rare_events(sg.decode(night.density, "human-psg-5"))
+    >>> events = rare_events(sg.decode(night.density, "human-psg-5"))
     >>> [(event.kind, event.fate) for event in events[:2]]
     [('N1->N3', 'lost'), ('W->R', 'kept')]
     """

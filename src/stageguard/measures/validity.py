@@ -415,8 +415,9 @@ def expert_bands(
     Examples
     --------
     >>> import stageguard as sg
+    >>> from stageguard.measures.validity import expert_bands
     >>> experts = [sg.simulate_night("human-psg-5", seed=seed).expert for seed in range(10)]
-    >>> band = sg.expert_bands(experts, "human-psg-5")["fragmentation_index"]
+    >>> band = expert_bands(experts, "human-psg-5")["fragmentation_index"]
     >>> 0 < band.low < band.high
     True
     """

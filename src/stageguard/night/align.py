@@ -16,15 +16,12 @@ import numpy as np
 from stageguard import checks
 from stageguard.errors import InputError
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.night.stages import StageScheme
+from stageguard.night.night import TIE
 from stageguard.night.timing import (
-    TIE,
-    AnyNight,
     Moment,
     Night,
     lights_window,
     part_of,
-    reepoch,
     require_night,
     seconds_between,
     warn_of,
@@ -39,33 +36,6 @@ class Aligned:
 
     nights: tuple[Night, ...]
     notes: tuple[str, ...] = ()
-
-
-def merge_stages(night: AnyNight, scheme: StageScheme | str) -> AnyNight:
-    """Return a night in a coarser scheme: 5 stages to 4, 3 or 2.
-
-    Labels are renamed, and probabilities of merged stages are summed.
-
-    Parameters
-    ----------
-    night : Hypnogram, Hypnodensity or another night of epochs
-        The night whose stages are merged.
-    scheme : StageScheme or str
-        The coarser scheme.
-
-    Returns
-    -------
-    the same type as `night`
-
-    Examples
-    --------
-    >>> import stageguard as sg
-    >>> night = sg.read_hypnogram(["W", "N1", "N2", "R"])
-    >>> sg.merge_stages(night, "wnr3").stages.tolist()
-    ['W', 'N', 'N', 'R']
-    """
-    require_night(night)
-    return night.merge(scheme)
 
 
 def align(
@@ -142,7 +112,7 @@ def align(
 
 def _same_length(nights: Sequence[Night], epoch_seconds: float | None) -> list[Night]:
     if epoch_seconds is not None:
-        return [reepoch(night, epoch_seconds) for night in nights]
+        return [night.reepoch(epoch_seconds) for night in nights]
     lengths = sorted({night.epoch_seconds for night in nights})
     if lengths[-1] - lengths[0] > TIE * lengths[0]:
         shown = " and ".join(f"{length:g} s" for length in lengths)

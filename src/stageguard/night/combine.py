@@ -28,7 +28,7 @@ def combine(
     Parameters
     ----------
     densities : sequence of Hypnodensity, or Aligned
-        Densities of the same epochs in the same scheme (see `align` and `merge_stages`).
+        Densities of the same epochs in the same scheme (see `align` and `Hypnodensity.merge`).
     method : {"mean", "log-pool"}
         The weighted arithmetic mean, or the weighted geometric mean scaled to a sum of 1. In the second, a
         stager that excludes a stage has more influence.
@@ -100,7 +100,7 @@ def _refuse_different(parts: Sequence[Any]) -> None:
             if value != expected:
                 raise InputError(
                     f"night {number} has the {what} {value} and night 1 {expected}, expected the same; use "
-                    "merge_stages(...) and align(...)."
+                    "merge(...) and align(...)."
                 )
 
 

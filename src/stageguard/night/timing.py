@@ -1,4 +1,4 @@
-"""Starts of nights, moments of a recording, parts of nights, and epochs of another length."""
+"""Starts of nights, moments of a recording, and parts of nights."""
 
 from __future__ import annotations
 
@@ -9,19 +9,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from typing import TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
 from stageguard import checks
-from stageguard.arrays import DAY_SECONDS, Floats, Labels, Mask
+from stageguard.arrays import DAY_SECONDS
 from stageguard.errors import InputError, warn
 from stageguard.night.hypnodensity import Hypnodensity
-from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.night.night import later
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.night import TIE, later
 
 Night = Hypnogram | Hypnodensity
 AnyNight = TypeVar("AnyNight", Hypnogram, Hypnodensity, Hypnogram | Hypnodensity)
-TIE = 1e-9  # shares of an epoch that differ by less are equal
 
 
 def seconds_between(start: datetime, end: datetime) -> float:
@@ -59,96 +55,6 @@ def part_of(night: AnyNight, first: int, end: int) -> AnyNight:
     rows = night.blank(end - first)
     rows[low - first : high - first] = night.rows[low:high]
     return night.with_rows(rows, start=start, offset_seconds=offset)
-
-
-def reepoch(night: AnyNight, epoch_seconds: float) -> AnyNight:
-    """Return a night in epochs of another length.
-
-    Parameters
-    ----------
-    night : Hypnogram or Hypnodensity
-        A night with epochs of any length.
-    epoch_seconds : float
-        The new length of epochs, shorter or longer; it need not be a multiple of the old one.
-
-    Returns
-    -------
-    Hypnogram or Hypnodensity
-        In a hypnogram, a new epoch gets the stage that holds longest in it; in a tie, the stage of the epoch
-        before, else the stage that comes first. Probabilities are averaged over the time they hold. An epoch
-        of which less than half was scored, or has evidence, is unscored, or NaN. A rest at the end that is
-        shorter than an epoch is dropped, with a warning.
-
-    Examples
-    --------
-    >>> import stageguard as sg
-    >>> night = sg.read_hypnogram(["W", "W", "N", "N"], epoch_seconds=15)
-    >>> sg.reepoch(night, 30).stages.tolist()
-    ['W', 'N']
-    """
-    require_night(night)
-    old, new = night.epoch_seconds, checks.epoch_seconds(epoch_seconds)
-    if abs(old - new) <= TIE * old:
-        return night
-    rest = night.n_epochs * old - int(night.n_epochs * old / new + TIE) * new
-    if rest > TIE * new:
-        warn_of((f"the last {rest:g} s are shorter than an epoch of {new:g} s and are left out",))
-    if isinstance(night, Hypnodensity):
-        return night.with_rows(_averaged(night.probabilities, old, new), epoch_seconds=new)
-    return night.with_rows(reepoch_labels(night.labels, old, new), epoch_seconds=new)
-
-
-def reepoch_labels(labels: npt.ArrayLike, epoch_seconds: float, wanted_seconds: float) -> Labels:
-    """Return labels for epochs of another length, by the rule of `reepoch`; a rest is dropped."""
-    old_labels = np.asarray(labels)
-    old, new = checks.epoch_seconds(epoch_seconds), checks.epoch_seconds(wanted_seconds)
-    if old == new:
-        return old_labels.astype(np.int8)
-    edges = _edges(len(old_labels), old, new)
-    stages = np.unique(old_labels[old_labels != UNSCORED])
-    if not len(stages):
-        return np.full(len(edges) - 1, UNSCORED, dtype=np.int8)
-    # (n_stages, n_new): seconds of each new epoch that a stage holds
-    share = np.stack([_integrals(old_labels == stage, old, edges) for stage in stages])
-    best = share.max(axis=0)
-    result = np.where(share.sum(axis=0) >= new * (0.5 - TIE), stages[share.argmax(axis=0)], UNSCORED)
-    is_tied = (share >= best - new * TIE).sum(axis=0) > 1
-    for epoch in np.flatnonzero(is_tied & (result != UNSCORED)):
-        tied = stages[share[:, epoch] >= best[epoch] - new * TIE]
-        first = int(edges[epoch] / old + TIE)
-        inside = old_labels[first : int(np.ceil(edges[epoch + 1] / old - TIE))]
-        stays = epoch and result[epoch - 1] in tied
-        result[epoch] = result[epoch - 1] if stays else next(label for label in inside if label in tied)
-    return result.astype(np.int8)
-
-
-def _averaged(matrix: Floats, old: float, new: float) -> Floats:
-    """Return probabilities averaged over the time they hold within each new epoch."""
-    edges = _edges(len(matrix), old, new)
-    has_evidence = ~np.isnan(matrix[:, 0])
-    seconds = _integrals(has_evidence, old, edges)
-    filled = np.where(has_evidence[:, None], matrix, 0.0)
-    sums = np.stack([_integrals(column, old, edges) for column in filled.T], axis=1)
-    known = seconds >= new * (0.5 - TIE)
-    pooled = np.full(sums.shape, np.nan)
-    pooled[known] = np.maximum(sums[known], 0.0)
-    pooled[known] /= pooled[known].sum(axis=1, keepdims=True)
-    return pooled
-
-
-def _edges(n_old: int, old: float, new: float) -> Floats:
-    n_new = int(n_old * old / new + TIE)
-    if n_new < 1:
-        raise InputError(
-            f"{n_old} epochs of {old:g} s last {n_old * old:g} s, expected one epoch of {new:g} s."
-        )
-    return np.arange(n_new + 1, dtype=np.float64) * new
-
-
-def _integrals(values: Floats | Mask, old: float, edges: Floats) -> Floats:
-    """Return integrals from edge to edge of values that hold for an old epoch each."""
-    until = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64) * old])
-    return np.diff(np.interp(edges, np.arange(len(until)) * old, until))
 
 
 def require_night(night: object) -> None:

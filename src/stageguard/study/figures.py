@@ -13,7 +13,6 @@ from stageguard.arrays import Floats
 from stageguard.errors import InputError
 from stageguard.files import write_together
 from stageguard.lazy import library
-from stageguard.plots.bouts import draw_matrix, transition_shares
 from stageguard.study.store import ARGMAX, EXPERT, FIGURES, PAPER, TABLES_FOLDER, Results, means
 from stageguard.study.table import FORMATS, Table
 from stageguard.study.tables import TABLES, TITLES
@@ -21,6 +20,8 @@ from stageguard.study.variants import LONGEST_BOUT
 
 # Okabe and Ito's palette, for red-green blind readers and for printing in grey.
 COLOURS = {EXPERT: "#000000", ARGMAX: "#E69F00", PAPER: "#0072B2"}
+WIDEST = 24  # total letters of the stages' names; beyond, names are vertical
+DARK = 0.3  # share above which a number is white on its dark colour
 MARKS = {EXPERT: "o-", ARGMAX: "s--", PAPER: "^-."}
 
 
@@ -69,7 +70,19 @@ def _transitions(ax: Any, results: Results, pairs: Floats) -> None:
     from matplotlib.patches import Rectangle
 
     stages = results.about["stages"]
-    draw_matrix(ax, transition_shares(pairs.reshape(len(stages), len(stages))), stages)
+    counts = pairs.reshape(len(stages), len(stages))
+    totals = counts.sum(axis=1, keepdims=True)
+    shares = np.divide(counts, totals, out=np.full(counts.shape, np.nan), where=totals > 0)
+    ax.imshow(np.sqrt(np.nan_to_num(shares)), cmap="Blues", vmin=0, vmax=1)  # the root shows small ones
+    for (row, column), value in np.ndenumerate(shares):
+        text = "–" if np.isnan(value) else f"{value:.3f}".lstrip("0") if value < 1 else "1"
+        colour = "white" if value > DARK else "black"
+        ax.text(column, row, text or "0", ha="center", va="center", fontsize="small", color=colour)
+    is_long = max(map(len, stages)) * len(stages) > WIDEST
+    ax.set_xticks(range(len(stages)), stages, rotation=90 if is_long else 0)
+    ax.set_yticks(range(len(stages)), stages)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
     ax.images[0].set_clip_on(False)  # whose box differs in the last digits, and with it the bytes of an SVG
     for source, target in results.about["rare"]:
         corner = stages.index(target) - 0.5, stages.index(source) - 0.5

@@ -19,7 +19,6 @@ from stageguard.formats.read import read_density_file
 from stageguard.night.align import align as cut
 from stageguard.night.combine import combine as put_together
 from stageguard.night.hypnodensity import Hypnodensity
-from stageguard.night.timing import reepoch as change_epochs
 from stageguard.runner.inputs import Wanted, find_inputs
 from stageguard.runner.run import collect_warnings
 
@@ -140,7 +139,7 @@ def _prepared(
     if merge is not None:
         nights = [night.merge(merge) for night in nights]
     if reepoch is not None:
-        nights = [change_epochs(night, reepoch) for night in nights]
+        nights = [night.reepoch(reepoch) for night in nights]
     if align:
         nights = [night for night in cut(*nights).nights if isinstance(night, Hypnodensity)]
     return nights

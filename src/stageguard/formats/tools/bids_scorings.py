@@ -119,12 +119,13 @@ def read_scorings(path: str | os.PathLike[str]) -> tuple[Scoring, ...]:
     --------
     >>> import tempfile, pathlib
     >>> import stageguard as sg
+    >>> from stageguard.formats.tools.bids_scorings import read_scorings
     >>> rows = ["onset\tduration\tsleep_stage\tannotator_id"]
     >>> rows += ["0\t30\twake\tAnn", "0\t30\tn1\tBob", "30\t30\tn1\tAnn", "30\t30\tn2\tBob"]
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     table = pathlib.Path(folder) / "sub-1_task-sleep_desc-stages_events.tsv"
     ...     _ = table.write_text("\n".join(rows))
-    ...     scorings = sg.read_scorings(table)
+    ...     scorings = read_scorings(table)
     >>> [(scoring.annotator, scoring.hypnogram.stages.tolist()) for scoring in scorings]
     [('Ann', ['W', 'N1']), ('Bob', ['N1', 'N2'])]
     """
