@@ -212,6 +212,23 @@ def third_party_after(code: str) -> set[str]:
     return {name for name in loaded if name not in sys.stdlib_module_names and not name.startswith(own)}
 
 
+def test_decoding_a_night_enters_few_functions():
+    """On a night that is smoothed, with the clock; NumPy's own functions and generated ones do not count."""
+    night = stageguard.simulate_night("human-psg-5", seed=0).density.probabilities.copy()
+    assert stageguard.decode(night, "human-psg-5").strength.step == "lowered"  # and everything is loaded
+    entered = set()
+
+    def note(frame, event, _):
+        if event == "call" and Path(frame.f_code.co_filename).is_relative_to(PACKAGE):
+            entered.add(frame.f_code)
+
+    sys.setprofile(note)
+    stageguard.decode(night, "human-psg-5")
+    sys.setprofile(None)
+    assert len(entered) <= 40
+    assert len({code.co_filename for code in entered}) <= 9
+
+
 def test_import_loads_numpy_and_nothing_heavier():
     assert third_party_after("import stageguard") <= {"stageguard", "numpy"}
 

@@ -11,6 +11,7 @@ from messages import mentions, naming
 from nights import decode, random_mapping, random_probabilities
 from small import profile_of, refusal
 from stageguard.errors import InputError, ProfileError, StageGuardWarning
+from stageguard.guard import kernels
 from stageguard.guard.clock import MOST_PASSES, ClockRules
 from stageguard.measures.rare import rare_events
 from stageguard.night.stages import AASM5
@@ -190,10 +191,10 @@ def test_a_wake_of_an_hour_starts_the_clock_again(wake_epochs, restarts):
     labels = np.r_[np.zeros(9), np.full(100, 2), np.zeros(wake_epochs), np.full(50, 2)].astype(np.int8)
     clock = sg.Profile.from_dict(profile_of(clock=CLOCK).to_dict()).clock
     rules = ClockRules.of(clock, AASM5, 30.0)
-    found = rules.onsets(labels, 0, len(labels))
+    found = kernels.active.sleep_onsets(labels, rules.wake, rules.restart_epochs, 0, len(labels))
     assert found == ((9, 109 + wake_epochs) if restarts else (9,))
     labels[150] = -1  # nobody knows whether that was wake
-    assert rules.onsets(labels, 0, len(labels)) == (9,)
+    assert kernels.active.sleep_onsets(labels, rules.wake, rules.restart_epochs, 0, len(labels)) == (9,)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -49,16 +49,6 @@ class ClockRules(NamedTuple):
         """The most that the clock can move one stage against another."""
         return float(np.ptp(np.log(self.rows)))
 
-    def onsets(self, labels: Labels, start: int, stop: int) -> tuple[int, ...]:
-        """Return the first epoch of sleep, and of sleep after each unbroken wake that restarts the clock.
-
-        Only epochs from `start` to `stop` count.
-        """
-        onsets: tuple[int, ...] = kernels.active.sleep_onsets(
-            labels, self.wake, self.restart_epochs, min(start, stop), stop
-        )
-        return onsets
-
 
 class Bout(NamedTuple):
     """A bout of one stage, single epochs of other stages included."""
@@ -77,45 +67,31 @@ def bridged_bouts(labels: Labels, stages: Sequence[int], n_epochs: int) -> list[
         is_stage = labels == stage
         bridged = is_stage.copy()
         bridged[1:-1] |= is_stage[:-2] & is_stage[2:]
-        bouts += [Bout(stage, start, stop) for start, stop in runs(bridged) if start < n_epochs]
+        for start, stop in runs(bridged):
+            if start < n_epochs:
+                bouts.append(Bout(stage, start, stop))
     return bouts
 
 
 @dataclass(slots=True, eq=False)
 class NightClock:
-    """The clock of one night.
+    """The clock of one night: factors of the likelihoods, from the first epoch to the end of the last curve.
 
-    Attributes
-    ----------
-    onsets : tuple of int
-        Epochs from which the time is counted: the first of sleep, and of sleep after a wake that restarts it.
-    rules : ClockRules
-        The profile's clock.
-    own : array of int8
-        The stager's own choice, calibrated if the profile says so.
-    start, stop : int
-        Epochs between which it runs: from lights off until the time is unknown.
-    released : tuple of Bout
-        Where it gave way, because it would have left other stages in the middle of a bout.
-    by_time, factors : array, shape (…, n_stages)
-        Factors of the likelihoods, from the first epoch to the end of the last curve: as the time alone gives
-        them, and as they are used. Shortly before the first onset, stages of sleep that are rarer than usual
-        at onset have their factor there, since an epoch of them would itself be the onset. Before lights off
-        all factors are 1. In `factors`, that of a stage is not below 1 in long bouts of the stager and where
-        the clock gave way.
-    bouts : list of Bout
-        The stager's bouts of stages that are held back; on most nights there is none.
+    Shortly before the first onset, stages of sleep that are rarer than usual at onset have their factor of
+    then, since an epoch of them would itself be the onset. Before lights off all factors are 1.
     """
 
-    onsets: tuple[int, ...]
+    onsets: tuple[
+        int, ...
+    ]  # epochs from which time is counted: of sleep, and of sleep after a wake that restarts it
     rules: ClockRules
-    own: Labels
-    start: int
-    stop: int
-    released: tuple[Bout, ...] = ()
-    by_time: Floats = field(init=False)
-    factors: Floats = field(init=False)
-    bouts: list[Bout] = field(init=False)
+    own: Labels  # the stager's own choice, calibrated if the profile says so
+    start: int  # where it begins to run: lights off
+    stop: int  # from where on the time is unknown
+    released: tuple[Bout, ...] = ()  # where it gave way, not to leave other stages in the middle of a bout
+    by_time: Floats = field(init=False)  # (…, n_stages) factors as the time alone gives them
+    factors: Floats = field(init=False)  # as used: not below 1 in the stager's long bouts, and where released
+    bouts: list[Bout] = field(init=False)  # of the stager in stages that are held back; on most nights none
 
     def __post_init__(self) -> None:
         """Compute the factors."""
@@ -125,10 +101,11 @@ class NightClock:
         self.by_time = kernels.active.clock_factors(rules.rows, rules.wake, self.onsets, first, self.stop)
         self.bouts = bridged_bouts(self.own, rules.held_back, len(self.by_time))
         least = rules.spare_epochs - 1e-9
-        spared = [bout for bout in self.bouts if bout.stop - bout.start >= least]
-        self.factors = self.by_time.copy() if spared or self.released else self.by_time
-        for stage, begin, end in (*spared, *self.released):
-            self.factors[begin:end, stage] = np.maximum(self.factors[begin:end, stage], 1.0)
+        self.factors = self.by_time.copy() if self.bouts or self.released else self.by_time
+        for bout in (*self.bouts, *self.released):
+            stage, begin, end = bout
+            if end - begin >= least or bout in self.released:
+                self.factors[begin:end, stage] = np.maximum(self.factors[begin:end, stage], 1.0)
 
     @property
     def nats(self) -> Floats:
@@ -160,66 +137,41 @@ class NightClock:
         before = [onset for onset in self.onsets if onset <= epoch]
         return epoch - before[-1] if before else None
 
-    def lost_bouts(self, labels: Labels) -> list[Bout]:
-        """Return the stager's bouts, of stages that are held back, of which a path lost an epoch."""
-        lost = []
-        for bout in self.bouts:
-            here = slice(bout.start, bout.stop)
-            if ((self.own[here] == bout.stage) & (labels[here] != bout.stage)).any():
-                lost.append(bout)
-        return lost
+    def losses(self, labels: Labels, epoch_seconds: float) -> tuple[list[Bout], tuple[RemovedBout, ...]]:
+        """Return holes that the clock left in bouts of the stager, and bouts of which it took three minutes.
 
-    def holes(self, labels: Labels, lost: Sequence[Bout]) -> list[Bout]:
-        """Return where a path lost the middle of a bout of the stager to the clock and kept both sides.
-
-        Each is from the first to the last epoch that is kept of the bout. The clock has to give way there:
-        wake in the middle of REM is more wrong than REM.
+        A hole is from the first to the last epoch that a path kept of a bout whose middle it lost. The clock
+        has to give way there: wake in the middle of REM is more wrong than REM.
         """
-        holes = []
-        for stage, start, stop in lost:
-            kept = start + np.flatnonzero(labels[start:stop] == stage)
+        minutes, holes, removed = epoch_seconds / 60.0, [], []
+        for stage, start, stop in self.bouts:
+            is_kept = labels[start:stop] == stage
+            is_lost = (self.own[start:stop] == stage) & ~is_kept
+            n_lost = int(np.count_nonzero(is_lost))
+            if not n_lost:
+                continue
+            kept = np.flatnonzero(is_kept)
             if len(kept):
-                here = slice(int(kept[0]), int(kept[-1]) + 1)
-                is_held = self.factors[here, stage] < 1.0
-                is_lost = (self.own[here] == stage) & (labels[here] != stage)
-                if (is_held & is_lost[: len(is_held)]).any():
-                    holes.append(Bout(stage, here.start, here.stop))
-        return holes
-
-    def removed(self, labels: Labels, lost: Sequence[Bout], epoch_seconds: float) -> tuple[RemovedBout, ...]:
-        """Return the bouts of the stager that the clock held back and of which a path lost three minutes."""
-        minutes, found = epoch_seconds / 60.0, []
-        for stage, start, stop in lost:
-            own, is_stage = self.own[start:stop] == stage, labels[start:stop] == stage
-            n_removed = int(np.count_nonzero(own & ~is_stage))
-            is_held = (self.by_time[start:stop, stage] < 1.0).any()
-            if is_held and n_removed * minutes >= NOTABLE_MINUTES - 1e-9:
+                first, end = int(kept[0]), int(kept[-1]) + 1
+                is_held = self.factors[start + first : start + end, stage] < 1.0
+                if (is_held & is_lost[first:end][: len(is_held)]).any():
+                    holes.append(Bout(stage, start + first, start + end))
+            if (self.by_time[start:stop, stage] < 1.0).any() and n_lost * minutes >= NOTABLE_MINUTES - 1e-9:
                 since = self.epochs_since_onset(start)
                 after = math.nan if since is None else since * minutes
-                found.append(RemovedBout(start, stop - start, n_removed, (stop - start) * minutes, after))
-        return tuple(found)
+                removed.append(RemovedBout(start, stop - start, n_lost, (stop - start) * minutes, after))
+        return holes, tuple(removed)
 
 
 @dataclass(frozen=True, slots=True)
 class RemovedBout:
-    """A bout of the stager, of early REM in the shipped profiles, that was held back and lost.
-
-    Attributes
-    ----------
-    first_epoch, n_epochs, n_removed : int
-        Where the stager's bout begins, how long it is (single other epochs included), and how many of its
-        epochs of that stage have another one in the output.
-    minutes : float
-        Its length.
-    minutes_since_onset : float
-        When it begins, from the sleep onset that the clock counts from; NaN before it.
-    """
+    """A bout of the stager, of early REM in the shipped profiles, that was held back and lost."""
 
     first_epoch: int
-    n_epochs: int
-    n_removed: int
-    minutes: float
-    minutes_since_onset: float
+    n_epochs: int  # single epochs of other stages included
+    n_removed: int  # epochs of the stage that have another one in the output
+    minutes: float  # its length
+    minutes_since_onset: float  # when it begins, from the onset that the clock counts from; NaN before it
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types by name."""

@@ -14,12 +14,13 @@ import numpy as np
 from stageguard import checks
 from stageguard.arrays import NAN, Labels
 from stageguard.errors import CohortError, InputError, PinError, StageGuardError, warn
+from stageguard.guard import kernels
 from stageguard.guard.clock import MOST_PASSES, RemovedBout
 from stageguard.guard.decoding import Decoding, Strength
 from stageguard.guard.night import GuardOptions, Night, OneNight, OptionKeywords, is_batch
 from stageguard.guard.solver import NO_PATH, NightCurve, NoPathError, Path, Solver, fixed_setting, solver_for
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.profile.profile import OFF, Profile, as_profile
+from stageguard.profile.profile import OFF, Profile
 from stageguard.profile.rules import UNTOUCHED, Choice, Setting
 from stageguard.profile.stagers import Training
 
@@ -128,21 +129,24 @@ def decode(
     """
     said = (lights_off, lights_on, cohort, stager, trained, strength, logits, log)
     options = GuardOptions(stages, epoch_seconds, quality, pins, segments, *said)
-    results, several = for_each_night(decode_night, density, profile_for(profile, options), options)
-    warn_of_changes(results)
-    return results if several else results[0]
+    used = profile_for(profile, options)
+    if is_batch(density):
+        results = for_each_night(decode_night, density, used, options)
+        warn_of_changes(results)
+        return results
+    result = decode_night(Night.read(density, used, options))
+    warn_of_changes([result])
+    return result
 
 
 def for_each_night(
-    verb: Callable[[Night], Result], density: Any, profile: Profile, options: GuardOptions
-) -> tuple[list[Result], bool]:
-    """Read the nights of a call, then do something with each; also return whether it is a list of nights.
+    verb: Callable[[Night], Result], densities: Any, profile: Profile, options: GuardOptions
+) -> list[Result]:
+    """Read the nights of a list, then do something with each.
 
-    Every night is read and checked before work on the first begins. Errors name the night of a list.
+    Every night is read and checked before work on the first begins. Errors name the night.
     """
-    if not is_batch(density):
-        return [verb(Night.read(density, profile, options))], False
-    items = list(density)
+    items = list(densities)
     options_of = options.of_each_night(len(items))
     nights, results = list[Night](), list[Result]()
     try:
@@ -156,13 +160,13 @@ def for_each_night(
         if isinstance(error, PinError) and isinstance(named, PinError):  # which pins: a field, for callers
             named.pins = error.pins
         raise named from None
-    return results, True
+    return results
 
 
 def profile_for(profile: Profile | str, options: GuardOptions) -> Profile:
     """Return the profile at a call's strength; warn or refuse if it is not made for the call's cohort."""
     if not isinstance(profile, Profile):
-        profile = as_profile(profile)
+        profile = Profile.load(profile)
     if options.strength is not None:
         profile = profile.at_strength(options.strength)
     if options.stager is not None:
@@ -240,14 +244,14 @@ def _decode_from_onset(
     clock = solver.clock
     assert clock is not None
     # after the first segment, the time since sleep onset is unknown
-    within = max(night.period[0], night.lights_off), min((night.period[1], *night.segments[:1]))
-    onsets = clock.onsets(path.labels, *within)
-    for n_passes in range(1, MOST_PASSES + 1):
-        night, path, removed = _decode_timed(solver, night.counted_from(onsets, clock), setting)
-        found = clock.onsets(path.labels, *within)
-        if found == onsets or n_passes == MOST_PASSES:  # it may go back and forth between two onsets
-            break
+    stop = min((night.period[1], *night.segments[:1]))
+    first, onsets = min(max(night.period[0], night.lights_off), stop), ()
+    for n_passes in range(MOST_PASSES + 1):
+        found = kernels.active.sleep_onsets(path.labels, clock.wake, clock.restart_epochs, first, stop)
+        if n_passes and (found == onsets or n_passes == MOST_PASSES):
+            break  # it may go back and forth between two onsets
         onsets = found
+        night, path, removed = _decode_timed(solver, night.counted_from(onsets, clock), setting)
     timing = {
         "clock_onsets": onsets,
         "clock_passes": n_passes,
@@ -268,12 +272,11 @@ def _decode_timed(
     """
     while True:
         path, clock = solver.path(night, setting), night.clock
-        lost = [] if clock is None else clock.lost_bouts(path.labels)
-        if clock is None or not lost:
+        if clock is None:
             return night, path, ()
-        holes = clock.holes(path.labels, lost)
+        holes, removed = clock.losses(path.labels, night.epoch_seconds)
         if not holes:
-            return night, path, clock.removed(path.labels, lost, night.epoch_seconds)
+            return night, path, removed
         night = night.timed(clock.with_released(holes))
 
 
@@ -329,7 +332,7 @@ def warn_of_changes(decodings: Sequence[Decoding]) -> None:
     for number, night in enumerate(decodings):
         if night.changed_share > night.many_changes:
             many.append(night)
-        if night.removed_bouts:
+        if night.strength.clock_removed:
             warn(("" if len(decodings) == 1 else f"night {number}: ") + removed_words(night))
     if many:
         worst = max(many, key=lambda night: night.changed_share)

@@ -65,11 +65,6 @@ class GuardOptions:
     logits: bool = False
     log: bool = False
 
-    def __post_init__(self) -> None:
-        """Check what is true or false."""
-        for name in ("logits", "log"):
-            object.__setattr__(self, name, checks.flag(getattr(self, name), name))
-
     @property
     def scale(self) -> str:
         """What the numbers are: probabilities, logits or log-probabilities."""
@@ -77,21 +72,9 @@ class GuardOptions:
             return "logits"
         return "log-probabilities" if self.log else "probabilities"
 
-    @property
-    def is_by_epoch(self) -> bool:
-        """Whether an option is about single epochs."""
-        return self.quality is not None or self.pins is not None or self.segments is not None
-
-    @property
-    def has_lights(self) -> bool:
-        """Whether lights off or lights on is given."""
-        return self.lights_off is not None or self.lights_on is not None
-
     def of_each_night(self, n_nights: int) -> list[GuardOptions]:
         """Return the options of every night of a batch."""
         names = ("quality", "pins", "segments", "lights_off", "lights_on")
-        if not self.is_by_epoch and not self.has_lights:
-            return [self] * n_nights
         values = [per_night(getattr(self, name), n_nights, name) for name in names]
         return [replace(self, **dict(zip(names, each, strict=True))) for each in zip(*values, strict=True)]
 
@@ -187,7 +170,8 @@ class Night:
         matrix = night.probabilities
         night.argmax, is_bad = kernels.active.argmax(matrix, np.ones(profile.scheme.n_stages))
         night.spans = ((0, len(matrix)),)
-        if is_bad or options.is_by_epoch:  # on most nights there is nothing to cut, nothing to fill
+        # on most nights there is nothing to cut, nothing to fill
+        if is_bad or not (options.quality is options.pins is options.segments is None):
             _cut_and_fill(night, is_bad=is_bad)
         if options.cohort is not None:
             caution = used.caution_for(options.cohort)
@@ -351,7 +335,8 @@ def read_night(density: Any, profile: Profile, options: GuardOptions) -> Night:
             raise InputError(f"got a {got}, expected probabilities per epoch and stage. Pass its density.")
     names = profile.scheme.names if options.stages is None else checks.stage_names(options.stages)
     is_matrix = type(density) is np.ndarray and density.dtype == np.float64 and density.flags.c_contiguous
-    if is_matrix and len(density) and density.shape[1:] == (len(names),) and options.scale == "probabilities":
+    is_plain = options.logits is options.log is False
+    if is_matrix and is_plain and len(density) and density.shape[1:] == (len(names),):
         matrix = density  # as usual
     else:
         matrix = _as_probabilities(density, names, options)
@@ -417,13 +402,13 @@ def _of_density(density: Hypnodensity, profile: Profile, options: GuardOptions, 
 
 
 def _as_probabilities(night: Any, names: Sequence[str], options: GuardOptions) -> Floats:
-    if options.logits and options.log:
+    is_logits, is_log = checks.flag(options.logits, "logits"), checks.flag(options.log, "log")
+    if is_logits and is_log:
         raise InputError("logits=True and log=True exclude each other. Log-probabilities are log=True.")
-    what = options.scale if options.logits or options.log else "probabilities"
-    matrix = as_float_matrix(night, len(names), names, what=what)
-    if options.logits:
+    matrix = as_float_matrix(night, len(names), names, what=options.scale)
+    if is_logits:
         return softmax(matrix)
-    if not options.log:
+    if not is_log:
         return matrix
     if np.nanmax(matrix, initial=-np.inf) > 1e-3:
         row = int(np.nanargmax(np.nanmax(matrix, axis=1)))

@@ -29,7 +29,15 @@ from stageguard.guard import kernels as kernels_module
 from stageguard.guard.automaton import Automaton, Presleep, compile_automaton
 from stageguard.guard.decode import decode_night, for_each_night, profile_for
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.night import GuardOptions, Night, OneNight, OptionKeywords, assumptions, per_night
+from stageguard.guard.night import (
+    GuardOptions,
+    Night,
+    OneNight,
+    OptionKeywords,
+    assumptions,
+    is_batch,
+    per_night,
+)
 from stageguard.guard.solver import NO_PATH, Solver, fixed_setting, prior_nats, solver_for
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.profile.profile import Profile
@@ -160,8 +168,9 @@ def posterior(
     said = (lights_off, lights_on, cohort, stager, trained, strength, logits, log)
     options = GuardOptions(stages, epoch_seconds, quality, pins, segments, *said)
     used = profile_for(profile, options)
-    posteriors, several = for_each_night(_posterior_under, density, used, options)
-    return posteriors if several else posteriors[0]
+    if is_batch(density):
+        return for_each_night(_posterior_under, density, used, options)
+    return _posterior_under(Night.read(density, used, options))
 
 
 @overload
@@ -243,7 +252,11 @@ def sample(
     said = (lights_off, lights_on, cohort, stager, trained, strength, logits, log)
     options = GuardOptions(stages, epoch_seconds, quality, pins, segments, *said)
     used = profile_for(profile, options)
-    results, batch = for_each_night(decode_night, density, used, options)
+    batch = is_batch(density)
+    if batch:
+        results = for_each_night(decode_night, density, used, options)
+    else:
+        results = [decode_night(Night.read(density, used, options))]
     one_each = batch and isinstance(seed, Sequence | np.ndarray) and not isinstance(seed, str)
     seeds = per_night(seed, len(results), "seed") if one_each else [seed] * len(results)
     seeds = [checks.whole(each, "seed") for each in seeds]
