@@ -233,7 +233,7 @@ def test_a_night_that_is_left_alone_keeps_its_probabilities(backend):
     expected[3] = [0, 0, 1]
     np.testing.assert_allclose(found.probabilities, expected, atol=1e-12)
     assert found.log_evidence == pytest.approx(np.log(probabilities[3, 2]), abs=1e-9)
-    assert mentions(found.assumed[-1], "rule", "the profile acts")
+    assert mentions(found.assumed[-1], "untouched", "transition weight 0")
 
 
 def test_a_greedy_profile_is_summed_with_the_exact_window(backend):
