@@ -121,7 +121,7 @@ def test_the_finer_scheme_is_merged_into_the_coarser():
         (night([0]), {}, [r"^the expert scored 1 epochs and the night has 3"]),
         (night([0, 1, 1], seconds=20.0), {}, [r"^the expert's epochs last 20 s and the night's 30 s"]),
         (night([0, 1, 1]), {"pairs": [("W", "X")]}, [r"'X' is not a stage of scheme 'wnr3'"]),
-        (night([0, 1, 1]), {"pairs": [("W", "W")]}, [r"the rare pair \('W', 'W'\) is no change of stage"]),
+        (night([0, 1, 1]), {"pairs": [("W", "W")]}, [r"a rare pair is \('W', 'W'\), expected two"]),
         (
             night([0, 1, 1]),
             {"pairs": ["WR"]},
@@ -165,26 +165,6 @@ def test_scikit_learn_agrees():
 
 
 scorings = st.lists(st.tuples(st.integers(-1, 2), st.integers(-1, 2)), min_size=3, max_size=50)
-
-
-@given(scorings, st.permutations([0, 1, 2]))
-def test_relabelling_both_changes_no_number(pairs, order):
-    a, b = np.array(pairs).T
-    new = np.append(order, -1)
-    before, after = agreement(night(a), night(b)), agreement(night(new[a]), night(new[b]))
-    for field in ("accuracy", "kappa", "macro_f1", "majority_accuracy"):
-        assert getattr(before, field) == pytest.approx(getattr(after, field), nan_ok=True)
-    assert (after.confusion[np.ix_(order, order)] == before.confusion).all()
-
-
-@given(scorings, st.integers(1, 4))
-def test_unscored_epochs_at_the_ends_change_nothing(pairs, n_more):
-    a, b = np.array(pairs).T
-    more = np.full(n_more, -1)
-    before = agreement(night(a), night(b), pairs=PAIRS)
-    after = agreement(night(np.r_[more, a, more]), night(np.r_[more, b, more]), pairs=PAIRS)
-    for field in ("accuracy", "kappa", "macro_f1", "n_rare", "rare_recall_0", "rare_recall_2"):
-        assert getattr(before, field) == pytest.approx(getattr(after, field), nan_ok=True)
 
 
 @given(scorings)

@@ -4,7 +4,6 @@ import itertools
 from datetime import datetime
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +13,6 @@ from stageguard.measures.bouts import (
     bouts_of,
     cuts_of,
     hypnogram_before,
-    hypnogram_of,
     pair_counts,
     whole_epochs,
 )
@@ -41,11 +39,6 @@ def test_only_bouts_between_scored_epochs_are_complete():
     assert bouts_of(as_labels(values)).complete.tolist() == [False, True, False, False, False, True, False]
 
 
-@pytest.mark.parametrize("values", [[0], [-1], [0, 1], [2, 2, 2]])
-def test_no_bout_of_a_night_without_a_middle_is_complete(values):
-    assert not bouts_of(as_labels(values)).complete.any()
-
-
 @given(label_lists)
 def test_pairs_are_those_a_plain_loop_counts(values):
     expected = np.zeros((5, 5), dtype=int)
@@ -55,26 +48,9 @@ def test_pairs_are_those_a_plain_loop_counts(values):
     assert pair_counts(as_labels(values), 5).tolist() == expected.tolist()
 
 
-@given(label_lists, label_lists)
-def test_pairs_of_two_halves_add_up_when_an_unscored_epoch_parts_them(left, right):
-    whole = pair_counts(as_labels([*left, -1, *right]), 5)
-    assert (whole == pair_counts(as_labels(left), 5) + pair_counts(as_labels(right), 5)).all()
-
-
-def test_pairs_of_many_stages_do_not_overflow():
-    labels = np.array([100, 126, 100, 126], dtype=np.int8)
-    assert pair_counts(labels, 127)[100, 126] == 2
-
-
 def test_a_minimum_is_rounded_up_to_whole_epochs():
     found = [whole_epochs(s, e) for s, e in [(0.3, 0.1), (30, 30), (31, 30), (0, 30), (300, 120)]]
     assert found == [3, 1, 2, 0, 3]
-
-
-def test_a_night_may_be_a_hypnogram_or_a_decoding():
-    decoding = sg.decode(night(), profile_of())
-    assert hypnogram_of(decoding) is decoding.hypnogram
-    assert hypnogram_of(decoding.hypnogram) is decoding.hypnogram
 
 
 def test_the_stager_s_own_choice_keeps_scheme_start_and_source():
@@ -94,11 +70,3 @@ def test_a_decoding_knows_where_its_segments_were_cut():
     assert list(cuts_of(sg.decode(probabilities, profile_of()))) == []
     assert list(cuts_of(sg.decode(probabilities, profile_of(), segments=[0, 10, 25]))) == [10, 25]
     assert list(cuts_of(hypnogram())) == []
-
-
-def test_a_gap_is_no_cut():
-    probabilities = night(60)
-    probabilities[20:40] = np.nan  # ten minutes, too long to bridge
-    decoding = sg.decode(probabilities, profile_of())
-    assert (decoding.hypnogram.labels == -1).sum() == 20
-    assert list(cuts_of(decoding)) == []

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import nights
 import stageguard as sg
 from messages import each_mentions, mentions, naming
 from stageguard.errors import InputError, MissingExtraError
@@ -29,7 +28,6 @@ from stageguard.measures.statistics import StatisticsOptions, sleep_statistics
 from stageguard.measures.validity import validity
 from stageguard.night.quantities import quantity_of
 from stageguard.night.stages import AASM5, WNR3
-from stageguard.synthetic.night import simulate_night
 
 PROFILE = sg.Profile.load("human-psg-3")
 
@@ -59,14 +57,6 @@ def test_without_a_profile_validity_is_not_measured():
     found = measure(hypnogram("WWNNRRNW"))
     assert "tst_minutes" in found.values
     assert "fragmentation_index" not in found.values
-
-
-def test_reasons_of_shares_reach_every_stage():
-    found = measure(hypnogram("WWWW"), PROFILE)
-    assert np.isnan(found.values["stage_percent_R"])
-    assert (
-        found.reasons["stage_percent_R"] == found.reasons["stage_percent_N"] == "no epoch is scored as sleep"
-    )
 
 
 def test_light_and_dark_are_measured_apart():
@@ -141,17 +131,6 @@ def test_an_expert_in_finer_stages_is_merged():
     assert alone.measures["expert"].values["stage_minutes_N3"] == 0.5
 
 
-def test_a_decoding_is_measured_as_decided():
-    density = simulate_night("human-psg-3", hours=2, seed=5).density
-    decoding = nights.decode(density, PROFILE)
-    found = measure(decoding.hypnogram, PROFILE, period=decoding.period)
-    indicators = validity(decoding).indicators
-    assert {name: found.values[name] for name in indicators} == pytest.approx(
-        {name: indicator.value for name, indicator in indicators.items()}, nan_ok=True
-    )
-    assert found.values["tst_minutes"] == sleep_statistics(decoding).tst_minutes
-
-
 def test_tables_refuse_what_they_cannot_hold():
     with pytest.raises(InputError, match=naming("given", "at least one")):
         cohort_table([])
@@ -217,11 +196,6 @@ def test_errors_are_absolute_differences():
         "rem_bout_minutes": 0.5,
         "awakenings": 0.0,
     }
-
-
-def test_epochs_that_the_expert_left_out_count_for_nobody():
-    full, cut = night("WNNNNNRRRR"), night("WNNNNNRR??")
-    assert set(night_errors({"after": full, "expert": cut})["after"].values()) == {0.0}
 
 
 def test_rem_that_is_never_shown_comes_at_the_end():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-
 import numpy as np
 import pytest
 
@@ -86,16 +84,6 @@ def test_soft_agreement_is_the_published_one(seed):
     assert soft == pytest.approx([published_soft_agreement(panel, j) for j in range(5)])
     assert sorted(soft, reverse=True) == list(soft)  # made worse and worse
     assert soft[0] - soft[-1] > 0.1
-
-
-def test_the_consensus_is_nearer_to_the_truth_than_its_members():
-    panel = random_panel(9)
-    merged = sg.consensus(panel)
-    assert merged.scorer == "consensus of 5 scorers (soft-agreement)"
-    without = [sg.consensus([one for one in panel if one is not own]) for own in panel]
-    assert np.mean([sg.agreement(w, own).kappa for w, own in zip(without, panel, strict=True)]) > 0.5
-    pairs = [sg.agreement(a, b).kappa for a, b in combinations(panel, 2)]
-    assert np.mean([sg.agreement(merged, own).kappa for own in panel]) > np.mean(pairs) + 0.05
 
 
 def test_unscored_epochs_are_no_votes():
@@ -192,17 +180,6 @@ def test_a_scorer_without_kappa_is_left_out_of_the_ranking():
     assert (found.rank, found.to_dict()["of"]) == (3, 3)
     assert mentions(str(found), 3, "scorers", 1)
     assert str(found).endswith("rank 3 of 3.")
-
-
-@pytest.mark.parametrize("wrong", [None, 3, "ab"])
-def test_what_is_no_list_of_scorings_is_refused_in_one_line(wrong):
-    for call in (sg.consensus, soft_agreement):
-        with pytest.raises(InputError) as error:
-            call(wrong)
-        refusal(error, "^got .*expected a list of two or more scorings of the same night")
-    with pytest.raises(InputError) as error:
-        sg.among_experts(wrong, scoring("WN"))
-    refusal(error, "^experts are .*expected a list")
 
 
 def test_scorers_of_the_dreem_nights_stand_where_they_should(data_dir):

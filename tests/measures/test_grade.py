@@ -7,8 +7,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 import stageguard as sg
@@ -81,20 +79,6 @@ def test_limits_of_the_ratio_of_means_are_where_a_t_test_turns():
 def test_experts_who_hardly_differ_leave_every_ratio_possible():
     ratio = ratio_of_means(np.array([1.0, 2.0, 3.0]), np.array([0.0, 0.0, 5.0]))
     assert (ratio.low, ratio.high) == (0.0, math.inf)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, 10**4), st.integers(0, 10**4)), min_size=2, max_size=40),
-    st.floats(1.01, 3.0),
-)
-def test_worse_stagers_never_get_a_better_ratio(pairs, factor):
-    stager, expert = np.array(pairs, dtype=float).T
-    one, other = ratio_of_means(stager, expert), ratio_of_means(factor * stager, expert)
-    assert not one.low > one.high
-    if math.isfinite(one.value) and one.value > 0:
-        assert other.value == pytest.approx(factor * one.value)
-        assert other.high >= one.high
 
 
 @pytest.mark.parametrize(
@@ -236,14 +220,6 @@ def test_experts_of_finer_stages_are_merged(scheme, n_statistics):
     assert ("rem_latency_minutes" in card) == (scheme != "ws2")
 
 
-def test_statistics_that_do_not_exist_are_not_graded():
-    """A whole day has no bedtime."""
-    nights, experts = made_cohort(2, 3, n_epochs=2600)
-    card = sg.grade(experts, nights)
-    assert "sol_minutes" not in card
-    assert "stage_minutes_N2" in card
-
-
 def test_epochs_that_no_expert_scored_are_left_out():
     nights, experts = made_cohort(2, 3)
     for panel in experts:
@@ -303,19 +279,12 @@ def test_the_shipped_table_knows_what_is_graded(scheme):
     ("changes", "patterns"),
     [
         ({"nights": []}, ["0 nights"]),
-        ({"nights": "abc"}, ["nights"]),
-        ({"nights": ["abc"] * 6}, ["night 1"]),
-        ({"experts": [[]] * 6}, ["night 1"]),
-        ({"experts": [1] * 6}, ["night 1"]),
         ({"experts": [[None] * 4] * 6}, ["night 1"]),
         ({"people": ["a"]}, ["1 people", "6"]),
         ({"scorers": ["a"]}, ["1 scorers", "4"]),
-        ({"ids": [1] * 6}, ["ids"]),
         ({"ids": [*"abcdea"]}, ["'a'"]),
         ({"scorers": [*"wxyx"]}, ["'x'"]),
         ({"stager": 3}, ["stager", "3"]),
-        ({"cohort": ["x"]}, ["cohort", "'x'"]),
-        ({"stager": "\ud800"}, ["stager", "UTF-8"]),
     ],
 )
 def test_what_cannot_be_graded_is_one_line(changes, patterns):
@@ -324,19 +293,6 @@ def test_what_cannot_be_graded_is_one_line(changes, patterns):
     with pytest.raises(InputError) as error:
         sg.grade(given.pop("experts"), given.pop("nights"), **given)
     refusal(error, *patterns)
-
-
-@pytest.mark.parametrize("is_of_experts", [True, False])
-def test_a_night_without_a_scored_epoch_is_not_graded(is_of_experts):
-    nights, experts = made_cohort()
-    nothing = sg.Hypnogram(np.full(nights[2].n_epochs, -1), AASM5, 30.0)
-    if is_of_experts:
-        experts[2] = [nothing] * 4
-    else:
-        nights[2] = nothing
-    with pytest.raises(InputError) as error:
-        sg.grade(experts, nights)
-    refusal(error, "night 3")
 
 
 def test_unequal_experts_are_refused():
@@ -367,36 +323,12 @@ def test_a_card_is_read_as_it_was_written(tmp_path):
         card.save(tmp_path / "card.json")
 
 
-def edited(content, keys, value):
-    *path, last = keys
-    place = content
-    for key in path:
-        place = place[key]
-    place[last] = value
-    return content
-
-
-@pytest.mark.parametrize(
-    ("keys", "value"),
-    [
-        (("stageguard", "scorers"), ["one"]),
-        (("stageguard", "stager"), 1),
-        (("stageguard", "layout"), 99),
-        (("grades", "tst_minutes", "verdict"), "as an expert"),
-        (("nights",), []),
-        (("nights", 0, "scheme", "names"), ["W", "W"]),
-        (("nights", 0, "epoch_seconds"), -1),
-        (("nights", 0, "statistics", "tst_minutes", "stager"), "many"),
-        (("nights", 0, "statistics", "tst_minutes", "others"), [1.0]),
-        (("nights", 0, "statistics", "no_such"), {"experts": [None] * 4, "others": [None] * 4}),
-        (("nights", 0, "kappas"), [[1]]),
-        (("nights", 0, "id"), "night 2"),
-    ],
-)
-def test_an_edited_card_is_refused_in_one_line(tmp_path, keys, value):
+@pytest.mark.parametrize("key", ["layout", "stager", "scorers"])
+def test_an_edited_card_is_refused_in_one_line(tmp_path, key):
     nights, experts = made_cohort(3)
-    path = tmp_path / "card.json"
-    path.write_text(json.dumps(edited(sg.grade(experts, nights).to_dict(), keys, value)))
+    content, path = sg.grade(experts, nights).to_dict(), tmp_path / "card.json"
+    content["stageguard"][key] = 3
+    path.write_text(json.dumps(content))
     with pytest.raises(FileFormatError) as error:
         sg.GradeCard.load(path)
     refusal(error, "card.json")

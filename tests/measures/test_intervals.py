@@ -16,7 +16,6 @@ from stageguard.measures.intervals import (
     half_width,
     intervals,
     kind_of,
-    reported,
     why_withheld,
 )
 from stageguard.night.hypnogram import Hypnogram
@@ -162,22 +161,6 @@ def test_statistics_measured_otherwise_have_no_measured_coverage(method, options
     assert all(math.isnan(one.measured_coverage) for one in found.values())
 
 
-@pytest.mark.parametrize("method", ["conformal", "model"])
-def test_rem_latency_measured_otherwise_has_no_measured_coverage(method):
-    decoded = night(profile_with(**FULLY))
-    for seconds, known in ((60.0, True), (None, True), (0.0, False), (90.0, False)):
-        found = intervals(decoded, method=method, min_first_rem_seconds=seconds)
-        assert math.isnan(found["rem_latency_bout_minutes"].measured_coverage) is not known
-        assert not math.isnan(found["tst_minutes"].measured_coverage)
-
-
-def test_another_strength_has_no_errors_of_its_own():
-    changed = profile_with(**FULLY).replace(transition_weight=5.0)
-    with pytest.raises(sg.InputError) as error:
-        intervals(night(changed), method="conformal")
-    refusal(error, "holds no errors on scored nights")
-
-
 @pytest.mark.parametrize(
     ("stager", "cohort"), [("yasa", "their lab"), ("YASA", None), ("U-Sleep", "our lab")]
 )
@@ -202,26 +185,6 @@ def test_intervals_are_given_to_the_cohort_and_stager_of_the_profile():
     profile = profile_with(**FULLY).replace(stager="YASA", cohort="our lab")
     found = intervals(decode(one_hot(LABELS), profile, stager="yasa", cohort="Our Lab"))["tst_minutes"]
     assert (found.low, found.high, found.measured_coverage) == (16.0, 18.0, 0.9)
-
-
-def test_every_stage_is_reported():
-    names = set(reported(sg.sleep_statistics(hypnogram(LABELS))))
-    assert {"minutes_W", "minutes_N", "minutes_R", "bouts_R", "awakenings"} <= names
-
-
-def test_no_percentage_stands_without_a_measured_coverage():
-    profile = sg.Profile.load("human-psg-3").replace(posterior=None)
-    decoding = decode(simulate_night("human-psg-3", hours=2, seed=1).density, profile)
-    model = sg.intervals(decoding, method="model", n=20)
-    assert math.isnan(model.level) and not model.is_measured
-    assert "%" not in repr(model)
-
-
-def test_a_recording_that_is_no_single_night_asks_for_lights():
-    profile = profile_with(errors={"sol_minutes": alone([1.0] * 20), "waso_minutes": alone([1.0] * 20)})
-    long = decode(one_hot([0] * 1000 + [1, 2] * 400 + [0] * 840), profile)  # 22 h
-    assert mentions(intervals(long)["sol_minutes"].reason, "22.0 h", "single")
-    assert not intervals(long, lights_off=29_000.0, lights_on=55_000.0)["sol_minutes"].reason
 
 
 def drawn_under(profile, *, hours=4, seed=5, **options):

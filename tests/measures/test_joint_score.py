@@ -10,9 +10,7 @@ import pytest
 
 import stageguard as sg
 from small import profile_of
-from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.period import period_of
-from stageguard.night.quantities import indicators_of
 from stageguard.night.stages import AASM5, WNR3
 
 W, N, R = range(3)
@@ -87,26 +85,6 @@ def test_a_stage_that_never_occurs_is_left_out():
     assert found.joint.value == pytest.approx(others.joint.value)
 
 
-def test_a_night_of_one_stage_has_rates_of_zero_and_a_score():
-    found = sg.validity(night((N, 600)), PROFILE)
-    z = [(math.log(0.001) - math.log(0.05)) / 0.4, -0.05 / 0.05, (math.log(0.1) + 0.5) / 0.8]
-    assert found.joint.value == pytest.approx(math.sqrt(sum(x * x for x in z) / 3))
-    assert found.looks_like_experts is False
-
-
-def test_scales_are_those_of_rates_lengths_and_shares():
-    known = indicators_of(AASM5.names)
-    assert known["mean_bout_minutes_N2"].normal(2.0) == pytest.approx(math.log(2))
-    assert known["fragmentation_index"].normal(0.0) == pytest.approx(math.log(0.001))
-    assert known["flips_per_hour"].normal(0.0) == pytest.approx(math.log(0.1))
-    assert known["tvr_percent"].normal(0.0) == 0.0
-    assert known["one_epoch_bouts_percent_R"].normal(100.0) == pytest.approx(math.pi / 2)
-    assert known["tvr_percent"].normal(250.0) == pytest.approx(math.pi / 2)  # of longer epochs, brought back
-    assert all(
-        math.isfinite(quantity.normal(0.0)) for name, quantity in known.items() if "minutes" not in name
-    )
-
-
 def test_the_joint_score_decides_and_single_bands_do_not():
     """A night may leave a band and pass, and lie inside every band and fail."""
     scored = night(*CYCLE * 3)
@@ -145,11 +123,6 @@ def test_what_cannot_be_judged_says_why(profile, scored, reason):
     assert math.isnan(found.joint.value)
     assert found.looks_like_experts is None
     assert found.verdict == f"cannot be judged: {reason}"
-
-
-def test_unscored_epochs_do_not_make_a_short_night_long():
-    labels = np.r_[night(*CYCLE).labels, np.full(400, UNSCORED, dtype=np.int8)]
-    assert sg.validity(sg.Hypnogram(labels, WNR3, 30.0), PROFILE).looks_like_experts is None
 
 
 def test_at_another_epoch_length_indicators_are_brought_to_the_profile_s():

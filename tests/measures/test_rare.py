@@ -5,14 +5,12 @@ from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import stageguard as sg
 from messages import mentions
 from nights import decode, random_probabilities
 from small import profile_of
-from stageguard.measures.rare import _match_events, early_rem_removed, rare_events
+from stageguard.measures.rare import early_rem_removed, rare_events
 
 W, N, R = 0, 1, 2
 FREE = {"transition_weight": 0.0}  # the output is the argmax
@@ -68,36 +66,12 @@ def test_what_a_decoder_invents_is_new_and_has_evidence_against_it():
     assert events["REM within 15 min of sleep onset"].epoch == 21
 
 
-def test_an_event_that_moves_by_two_epochs_is_kept_and_by_three_is_not():
-    assert _match_events([10], [12]) == [(10, True, True)]
-    assert _match_events([10], [13]) == [(10, True, False), (13, False, True)]
-    assert _match_events([10, 12], [11]) == [(10, True, True), (12, True, False)]
-    assert _match_events([10, 12], [11, 12]) == [(10, True, True), (12, True, True)]
-
-
-@given(st.sets(st.integers(0, 40)), st.sets(st.integers(0, 40)))
-def test_every_event_is_told_once(before, after):
-    matched = _match_events(sorted(before), sorted(after))
-    assert sorted(epoch for epoch, in_before, _ in matched if in_before) == sorted(before)
-    assert sum(in_after for *_, in_after in matched) == len(after)
-    alone = {epoch for epoch, in_before, in_after in matched if not in_before}
-    assert alone <= after
-
-
 @pytest.mark.parametrize(("n_nrem", "found"), [(0, True), (29, True), (30, True), (31, False)])
 def test_rem_within_a_quarter_of_an_hour_of_sleep_onset(n_nrem, found):
     night = probabilities((W, 9), (N, n_nrem), (R, 5), (W, 5))
     kinds = {event.kind for event in rare_events(decode(night, profile_of(**FREE)))}
     assert (mentions(kinds, "REM", "15 min")) is found
     assert ("W->R" in kinds) is (n_nrem == 0)
-
-
-def test_the_limit_may_be_set():
-    night = probabilities((W, 9), (N, 50), (R, 5))
-    decoding = decode(night, profile_of(**FREE))
-    assert rare_events(decoding) == ()
-    (event,) = rare_events(decoding, within_minutes=25)
-    assert (event.kind, event.epoch) == ("REM within 25 min of sleep onset", 59)
 
 
 def test_wake_to_rem_is_listed_even_if_the_profile_does_not_count_it():
@@ -122,19 +96,6 @@ def test_an_epoch_without_evidence_has_none_to_show():
     assert (event.epoch, event.fate, event.n_epochs) == (50, "new", 10)
     assert math.isnan(event.evidence_nats)
     assert event.bout_evidence_nats == pytest.approx(8 * math.log(0.9 / 0.05))
-
-
-def test_evidence_is_calibrated():
-    night = probabilities((N, 40), (W, 10), (R, 10))
-    decoding = decode(night, profile_of(**FREE, calibration={"temperature": 2.0}))
-    (event,) = rare_events(decoding)
-    assert event.evidence_nats == pytest.approx(math.log(0.9 / 0.05) / 2)
-
-
-def test_a_scheme_without_rem_has_only_the_profile_s_pairs():
-    assert (
-        rare_events(decode(random_probabilities(np.random.default_rng(0), 50, 2), "human-actigraphy-2")) == ()
-    )
 
 
 def test_the_ledger_adds_up_on_random_nights():

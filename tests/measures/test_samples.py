@@ -81,17 +81,6 @@ def test_the_interval_of_a_difference_is_scipys_welch():
         assert own.d == pytest.approx(own.difference / pooled)
 
 
-def test_the_interval_of_d_is_what_nights_from_that_d_would_show():
-    """Coverage: samples drawn with a known d hold it in 95 % of their intervals."""
-    rng = np.random.default_rng(11)
-    true_d, n_trials = 0.8, 400
-    hits = 0
-    for _ in range(n_trials):
-        own = compare_samples(rng.normal(true_d, 1, 7), rng.normal(0, 1, 9))
-        hits += own.d_low <= true_d <= own.d_high
-    assert 0.92 <= hits / n_trials <= 0.98
-
-
 def test_the_interval_of_d_agrees_with_scipys_noncentral_t():
     stats = pytest.importorskip("scipy.stats")
     rng = np.random.default_rng(5)
@@ -125,12 +114,6 @@ def test_what_has_no_interval_says_why(first, second, reason):
     assert math.isnan(own.mean_first) == (not first)
 
 
-def test_one_group_may_be_without_spread():
-    own = compare_samples(np.array([1.0, 1.0, 1.0]), np.array([2.0, 3.0]))
-    assert own.low < own.difference < own.high
-    assert own.d_low < own.d < own.d_high
-
-
 def test_every_two_groups_are_compared_in_every_scoring():
     own = table({"before": [1, 2, 5, 7, 9, 8], "after": [1, 2, 4, 6, 9, 9], "expert": [1, 2, 3, 5, 9, 9]})
     groups = {"n2": "b", "n3": "b", "n0": "a", "n1": "a", "n4": "c", "n5": "c"}
@@ -140,12 +123,6 @@ def test_every_two_groups_are_compared_in_every_scoring():
     assert pairs == [("b", "a"), ("b", "c"), ("a", "c")]
     first = {one.scoring: one.result.difference for one in found if (one.first, one.second) == ("b", "a")}
     assert first == {"before": 4.5, "after": 3.5, "expert": 2.5}
-
-
-def test_nights_without_a_group_are_left_out():
-    own = table({"after": [1, 2, 5, 7, 1000]})
-    (found,) = group_differences(own, {"n0": "a", "n1": "a", "n2": "b", "n3": "b", "other": "c"})
-    assert (found.result.mean_first, found.result.mean_second) == (1.5, 6.0)
 
 
 def test_nights_of_one_subject_count_once():
@@ -182,21 +159,6 @@ def test_bias_and_limits_are_those_of_the_differences():
     assert (found.low, found.high) == pytest.approx((found.bias - WIDTH * sd, found.bias + WIDTH * sd))
     assert found.means == pytest.approx((scored + expert) / 2)
     assert found.n == 40
-
-
-def test_the_interval_of_a_limit_holds_it_as_often_as_it_says():
-    random = np.random.default_rng(5)
-    holds = []
-    for _ in range(400):
-        found = bland_altman(random.normal(0, 1, 50), np.zeros(50))
-        holds.append(abs(found.high - WIDTH) <= found.limit_margin)
-    assert 0.91 < np.mean(holds) < 0.98
-
-
-def test_pairs_that_are_not_known_are_left_out():
-    found = bland_altman([1.0, math.nan, 5.0, 2.0], [0.0, 1.0, math.nan, 4.0])
-    assert found.differences.tolist() == [1.0, -2.0]
-    assert found.bias == -0.5
 
 
 @pytest.mark.parametrize(("values", "bias"), [([], math.nan), ([3.0], 3.0)])

@@ -1,8 +1,7 @@
 """Sleep statistics of known nights, by every convention, and of many scorings at once."""
 
 import math
-from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo
+from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
@@ -11,8 +10,7 @@ from hypothesis import strategies as st
 
 import stageguard as sg
 from messages import each_mentions, mentions
-from nights import decode, random_probabilities
-from small import profile_of, refusal
+from small import refusal
 from stageguard.measures.statistics import sleep_statistics, statistics_of_many
 
 W, N1, N2, N3, R, U = 0, 1, 2, 3, 4, -1
@@ -67,30 +65,6 @@ def test_a_known_night_in_closed_form():
     assert (found.lights_off_epoch, found.lights_on_epoch) == (0, 159)
     assert found.reasons == {}
     assert each_mentions(found.assumed, ("TIB", "neither"))
-
-
-def test_rem_latency_runs_from_lights_off_for_yasa_only():
-    latency = {
-        c: sleep_statistics(night_of(*KNOWN), convention=c).rem_latency_minutes
-        for c in ("aasm", "yasa", "luna")
-    }
-    assert latency == {"aasm": 44.0, "yasa": 64.0, "luna": 44.0}
-
-
-def test_luna_leaves_unscored_ends_out_of_tib():
-    ends = night_of((U, 6), (W, 10), (N2, 30), (W, 4), (U, 8))
-    aasm, luna = (sleep_statistics(ends, convention=c) for c in ("aasm", "luna"))
-    assert (aasm.tib_minutes, aasm.sol_minutes, aasm.unscored_minutes) == (29.0, 8.0, 7.0)
-    assert (luna.tib_minutes, luna.sol_minutes, luna.unscored_minutes) == (22.0, 5.0, 0.0)
-    assert (luna.lights_off_epoch, luna.lights_on_epoch) == (6, 50)
-
-
-def test_luna_lets_spt_run_to_the_last_stretch_of_wake():
-    gap = night_of((W, 10), (N2, 30), (U, 4), (W, 6))
-    assert sleep_statistics(gap).spt_minutes == 15.0
-    luna = sleep_statistics(gap, convention="luna")
-    assert luna.spt_minutes == 17.0
-    assert luna.sme_percent == 100.0
 
 
 @pytest.mark.parametrize(("n_sleep", "n_wake", "apart"), [(9, 241, True), (10, 241, False), (9, 240, False)])
@@ -222,11 +196,6 @@ def test_lights_may_be_given_in_seconds_or_as_times(off, on):
     assert found.assumed == ()
 
 
-def test_sleep_outside_the_lights_does_not_count():
-    found = sleep_statistics(night_of(*EIGHT), lights_off=3000, lights_on=6000)
-    assert (found.tib_minutes, found.tst_minutes, found.sol_minutes) == (50.0, 50.0, 0.0)
-
-
 def test_one_light_alone_is_enough_and_the_other_is_assumed():
     off = sleep_statistics(night_of(*EIGHT), lights_off=1200)
     on = sleep_statistics(night_of(*EIGHT), lights_on=27600)
@@ -234,24 +203,6 @@ def test_one_light_alone_is_enough_and_the_other_is_assumed():
     assert (on.lights_off_epoch, on.lights_on_epoch) == (0, 920)
     assert each_mentions(off.assumed, ("TIB", "ends", "given"))
     assert each_mentions(on.assumed, ("TIB", "begins", "given"))
-
-
-@pytest.mark.parametrize(("day", "minutes"), [((2024, 3, 30), 450), ((2024, 10, 26), 570)])
-def test_lights_across_a_change_of_clocks_are_as_far_apart_as_time_passed(day, minutes):
-    start = datetime(*day, 22, tzinfo=ZoneInfo("Europe/Berlin"))
-    night = night_of((W, 60), (N2, 1240), start=start)
-    lights = (start.replace(minute=30), (start + timedelta(days=1)).replace(hour=7))
-    for off, on in (("22:30", "07:00"), lights):
-        assert sleep_statistics(night, lights_off=off, lights_on=on).tib_minutes == minutes
-    assert (night.clock_at(1299) - start.astimezone(UTC)).total_seconds() == 1299 * 30
-    second = night_of((W, 60), start=datetime(2024, 10, 27, 2, 30, fold=1, tzinfo=start.tzinfo))
-    assert sleep_statistics(second, lights_off="02:40").lights_off_epoch == 20
-
-
-def test_lights_on_at_a_time_of_day_is_the_first_one_after_lights_off():
-    two_days = night_of((W, 60), (N2, 5700), start=START)
-    found = sleep_statistics(two_days, lights_off="23:00", lights_on="22:30")
-    assert (found.lights_off_epoch, found.lights_on_epoch) == (120, 60 + 2880)
 
 
 @pytest.mark.parametrize(
@@ -269,16 +220,6 @@ def test_wrong_options_say_what_was_expected(options, patterns):
     with pytest.raises(sg.InputError) as error:
         sleep_statistics(night_of(*EIGHT, start=START), **options)
     refusal(error, *patterns)
-
-
-def test_a_decoding_is_measured_by_what_it_decided():
-    decoding = decode(
-        random_probabilities(np.random.default_rng(0), 400, 3), profile_of(transition_weight=1.0)
-    )
-    assert decoding.changed.any()
-    assert sleep_statistics(decoding).to_dict() == pytest.approx(
-        sleep_statistics(decoding.hypnogram).to_dict(), nan_ok=True
-    )
 
 
 def test_to_dict_speaks_yasa_and_every_number_has_a_unit():
@@ -373,12 +314,6 @@ def test_without_a_light_cycle_hours_count_from_lights_off_and_there_are_no_phas
     assert found.phases == {}
 
 
-def test_an_unscored_hour_keeps_its_row():
-    hours = sleep_statistics(night_of((N2, 120), (U, 120), (N2, 120))).hours
-    assert hours[1].scored_minutes == 0.0
-    assert math.isnan(hours[1].stage_percent["N2"])
-
-
 labels = st.lists(st.integers(-1, 4), min_size=1, max_size=80)
 
 
@@ -409,16 +344,6 @@ def test_the_order_of_the_stages_in_a_scheme_does_not_matter(values, order):
 def test_halving_the_epoch_changes_no_number(values):
     halves = sg.Hypnogram(np.repeat(values, 2).astype(np.int8), "aasm5", 15.0)
     assert sleep_statistics(halves).to_dict() == pytest.approx(numbers(values).to_dict(), nan_ok=True)
-
-
-@given(labels, labels)
-def test_sleep_and_stage_minutes_of_two_halves_add_up(left, right):
-    parts = [numbers(half, convention="yasa") for half in (left, right)]
-    whole = numbers([*left, *right], convention="yasa")
-    for field in ("tib_minutes", "tst_minutes", "unscored_minutes"):
-        assert getattr(whole, field) == sum(getattr(part, field) for part in parts)
-    for stage, minutes in whole.stage_minutes.items():
-        assert minutes == sum(part.stage_minutes[stage] for part in parts)
 
 
 @given(labels, st.sampled_from(["aasm", "yasa", "luna"]))
@@ -460,11 +385,3 @@ def test_each_row_is_what_sleep_statistics_says_of_it(data, name, seconds):
             is_of_stage = key.startswith("stage_minutes_")
             value = by_stage[key[14:]] if is_of_stage else getattr(expected, key)
             assert values[place] == pytest.approx(value, nan_ok=True), key
-
-
-def test_a_recording_around_the_clock_has_no_latencies():
-    labels = np.zeros((1, 2400), dtype=np.int8)  # 20 h
-    labels[0, 100:800] = 2
-    found = statistics_of_many(labels, sg.StageScheme.named("aasm5"), 30.0)
-    assert found["tst_minutes"][0] == 350.0
-    assert np.isnan([found[key][0] for key in ("sol_minutes", "se_percent", "rem_latency_minutes")]).all()

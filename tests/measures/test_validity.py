@@ -105,20 +105,6 @@ def test_bands_follow_the_epoch_length():
         assert not math.isnan(ten[name].value)
 
 
-def test_the_same_sleep_in_shorter_epochs_stays_in_the_same_place():
-    bouts = [(W, 4), (N, 5)] * 30
-    whole = validity(night(*bouts), PROFILE)
-    thirds = validity(night(*[(label, 3 * n) for label, n in bouts], seconds=10.0), PROFILE)
-    for name in ("fragmentation_index", "transitions_per_hour", "mean_bout_minutes_N"):
-        assert whole.indicators[name].place == thirds.indicators[name].place == "inside"
-
-
-def test_minimum_bouts_are_rounded_up_to_whole_epochs():
-    bouts = [(N, 9), (W, 3), (N, 9), (W, 2), (N, 9)]
-    assert validity(night(*bouts, seconds=25.0), PROFILE).bouts_below_minimum == {"W": 1, "R": 0}
-    assert validity(night(*bouts, seconds=30.0), PROFILE).bouts_below_minimum == {"W": 0, "R": 0}
-
-
 @pytest.mark.parametrize(
     ("bouts", "name", "reason"),
     [
@@ -154,12 +140,6 @@ def test_the_paper_s_pairs_are_counted_on_merged_stages():
     assert found.indicators["paper_tvr_percent"].value == pytest.approx(100 * 3 / 23)  # W-R, R-N1, R-N3
     assert found.rare_pairs == {"W->R": 1, "W->N3": 0, "N1->N3": 0, "R->N3": 1, "N3->R": 0}
     assert found.indicators["tvr_percent"].value == pytest.approx(100 * 2 / 23)
-
-
-def test_finer_stages_are_merged_into_the_profile_s():
-    five = night((0, 4), (1, 1), (2, 2), (3, 3), (4, 5), (0, 2), scheme="aasm5")
-    three = night((0, 4), (1, 6), (2, 5), (0, 2))
-    assert repr(validity(five, PROFILE)) == repr(validity(three, PROFILE))
 
 
 def test_expert_bouts_that_a_minimum_takes_away():
@@ -278,26 +258,6 @@ def test_flips_are_those_a_plain_loop_finds(values):
 def test_rare_pairs_are_those_a_plain_loop_finds(values):
     pairs = list(itertools.pairwise(values))
     assert measured(values).rare_pairs == {"W->R": pairs.count((W, R)), "R->N": pairs.count((R, N))}
-
-
-@given(labels, st.permutations([0, 1, 2]))
-def test_the_names_of_the_stages_do_not_matter(values, order):
-    """Relabel the night and every rule of the profile alike: each stage keeps its numbers."""
-    names = ("W", "N", "R")
-    new = dict(zip(names, (names[k] for k in order), strict=True))
-    relabelled = PROFILE.replace(
-        tvr_pairs=[[new["W"], new["R"]], [new["R"], new["N"]]],
-        min_bout_seconds={new["W"]: 60.0, new["R"]: 90.0},
-        bands={},
-    )
-    before, after = measured(values), measured(np.append(order, U)[values], relabelled)
-    for name, indicator in before.indicators.items():
-        stem, _, stage = name.rpartition("_")
-        other = f"{stem}_{new[stage]}" if stage in new else name
-        if name != "paper_tvr_percent":
-            assert indicator.value == pytest.approx(after.indicators[other].value, nan_ok=True)
-    assert list(before.rare_pairs.values()) == list(after.rare_pairs.values())
-    assert {new[k]: v for k, v in before.bouts_below_minimum.items()} == after.bouts_below_minimum
 
 
 def dod_h(data_dir):

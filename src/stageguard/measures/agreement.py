@@ -164,12 +164,10 @@ def merged_pairs(profile: Profile, scheme: StageScheme) -> Pairs:
 
 
 def _pair(pair: object, scheme: StageScheme) -> tuple[str, str]:
-    if not isinstance(pair, list | tuple) or len(pair) != 2:
+    names = [scheme.names[scheme.index(stage)] for stage in pair] if isinstance(pair, list | tuple) else []
+    if len(names) != 2 or names[0] == names[1]:
         raise InputError(f"a rare pair is {checks.shown(pair)}, expected two stages such as ('W', 'R').")
-    a, b = (scheme.names[scheme.index(stage)] for stage in pair)
-    if a == b:
-        raise InputError(f"the rare pair {(a, b)} is no change of stage, expected two different stages.")
-    return a, b
+    return names[0], names[1]
 
 
 def cohen_kappa(confusion: Ints) -> float:

@@ -373,12 +373,6 @@ def _check_nights(nights: Sequence[GradedNight], scorers: Sequence[str]) -> None
         if (night.scheme.names, night.epoch_seconds) != (first.scheme.names, first.epoch_seconds):
             found = [f"{' '.join(each.scheme.names)} of {each.epoch_seconds:g} s" for each in (first, night)]
             raise InputError(f"{first.id} has {found[0]}, {night.id} {found[1]}, expected the same of all.")
-        rows = [night.kappas, night.scored_by]
-        for key, values in night.statistics.items():
-            quantity_of(key)  # refuse an unknown statistic
-            rows += [values.experts, values.others]
-        if lengths := {len(row) for row in rows} - {n}:
-            raise InputError(f"{night.id} has values of {lengths.pop()} experts, expected {n}.")
         if sum(night.scored_by) < min(2, n):
             raise InputError(f"one of {n} experts scored {night.id}, expected two or more: leave it out.")
         sleep = night.statistics.get("tst_minutes")

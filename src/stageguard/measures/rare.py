@@ -49,25 +49,13 @@ class RareEvent(ComparedByValue):
         return "partly removed" if self.is_early_rem and 2 * self.n_removed > self.n_epochs else "kept"
 
 
-def rare_events(decoding: Decoding, *, within_minutes: float = SOON_MINUTES) -> tuple[RareEvent, ...]:
+def rare_events(decoding: Decoding) -> tuple[RareEvent, ...]:
     """List every rare event of a night before and after decoding.
 
-    An event is a change from wake to REM, any other of the profile's ``tvr_pairs``, REM that begins
-    within some minutes of the first epoch of sleep, or REM that a profile's clock holds back: at a time when
-    experts score less than half of its usual share. It is kept when the decoded night has one of the same
-    kind within two epochs.
-
-    Parameters
-    ----------
-    decoding : Decoding
-        A decoded night.
-    within_minutes : float
-        How soon after sleep onset REM is an event.
-
-    Returns
-    -------
-    tuple of RareEvent
-        The events in order of time.
+    An event is a change from wake to REM, any other of the profile's ``tvr_pairs``, REM that begins within
+    15 min of the first epoch of sleep, or REM that a profile's clock holds back: at a time when experts score
+    less than half of its usual share. It is kept when the decoded night has one of the same kind within two
+    epochs. Events are in order of time.
 
     Examples
     --------
@@ -80,12 +68,11 @@ def rare_events(decoding: Decoding, *, within_minutes: float = SOON_MINUTES) -> 
     """
     if not isinstance(decoding, Decoding):
         raise InputError(f"the night is {checks.shown(decoding)}, expected what decode() returned.")
-    soon = checks.number(within_minutes, "within_minutes", positive=True)
     scheme, cuts = decoding.hypnogram.scheme, cuts_of(decoding)
     nights = decoding.argmax, decoding.hypnogram.labels
     # wake straight to REM is looked for even if the profile finds it common
     wake_to_rem = [(scheme.wake, scheme.rem)] if scheme.wake is not None and scheme.rem is not None else []
-    events = list(_early_rem(decoding, soon))
+    events = list(_early_rem(decoding))
     for a, b in dict.fromkeys([*wake_to_rem, *decoding.profile.tvr_pairs]):
         found = [_changes(labels, scheme.index(a), scheme.index(b), cuts) for labels in nights]
         events += _events(decoding, f"{a}->{b}", *found)
@@ -94,17 +81,17 @@ def rare_events(decoding: Decoding, *, within_minutes: float = SOON_MINUTES) -> 
 
 def early_rem_removed(decoding: Decoding) -> tuple[RareEvent, ...]:
     """Return the stager's early REM that the decoded night has lost, or of which less than half is left."""
-    events = sorted(_early_rem(decoding, SOON_MINUTES), key=lambda event: (event.epoch, event.kind))
+    events = sorted(_early_rem(decoding), key=lambda event: (event.epoch, event.kind))
     # a bout that only merged with another is lost as an event, but none of its epochs is
     return tuple(each for each in events if each.n_removed and each.fate in ("lost", "partly removed"))
 
 
-def _early_rem(decoding: Decoding, soon: float) -> Iterator[RareEvent]:
+def _early_rem(decoding: Decoding) -> Iterator[RareEvent]:
     """Yield REM soon after sleep onset, and REM that the clock holds back, where experts seldom score it."""
     scheme, clock = decoding.hypnogram.scheme, decoding.night.clock
     if scheme.wake is None or scheme.rem_index is None:
         return
-    n_soon = soon * 60.0 / decoding.epoch_seconds + 1e-9
+    n_soon = SOON_MINUTES * 60.0 / decoding.epoch_seconds + 1e-9
     begin = decoding.period[0]  # sleep before the night, such as an evening nap, makes no REM early
     early, held_back = [], []
     for labels in (decoding.argmax, decoding.hypnogram.labels):
@@ -113,12 +100,12 @@ def _early_rem(decoding: Decoding, soon: float) -> Iterator[RareEvent]:
         onset = next(iter(_first_sleep(labels, scheme.wake_index, begin)), begin)
         is_early = (begin <= rem) & (rem - onset <= n_soon)
         early.append(rem[is_early].tolist())
-        others = rem[~is_early] if clock is not None else rem[:0]
+        others = rem[:0]
         if clock is not None:
-            others = others[others < len(clock.by_time)]  # the clock may time fewer epochs
+            others = rem[~is_early & (rem < len(clock.by_time))]  # the clock may time fewer epochs
             others = others[clock.by_time[others, scheme.rem_index] < 0.5**clock.rules.weight]
         held_back.append(others.tolist())
-    yield from _events(decoding, f"REM within {soon:g} min of sleep onset", *early, is_early_rem=True)
+    yield from _events(decoding, f"REM within {SOON_MINUTES:g} min of sleep onset", *early, is_early_rem=True)
     yield from _events(decoding, HELD_BACK, *held_back, is_early_rem=True)
 
 
