@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 from math import inf, isfinite
 from numbers import Integral, Number, Real
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -156,22 +156,19 @@ def choice(value: object, where: str, options: Iterable[str]) -> str:
     raise InputError(f"{where} is {shown(value)}, expected {listed}.{hint}")
 
 
-def whole(value: object, where: str, *, low: int = 0, high: float = inf) -> int:
-    """Return a whole number within ``[low, high]``; refuse ``True`` and 5.0."""
-    if (
-        isinstance(value, bool | np.timedelta64)
-        or not isinstance(value, Integral)
-        or not low <= int(value) <= high
-    ):
-        span = f"of at least {low}" if high == inf else f"from {low} to {high}"
-        raise InputError(f"{where} is {shown(value)}, expected a whole number {span}.")
-    return int(value)
+def whole(value: object, where: str, *, low: float = 0, high: float = inf) -> int:
+    """Return a whole number within ``[low, high]``, which may be written as 20.0; ``True`` is none."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    is_whole = isinstance(value, Integral) and not isinstance(value, bool | np.timedelta64)
+    if not is_whole or not low <= int(cast(Integral, value)) <= high:
+        span = "" if low == -inf else f" of at least {low}" if high == inf else f" from {low} to {high}"
+        raise InputError(f"{where} is {shown(value)}, expected a whole number{span}.")
+    return int(cast(Integral, value))
 
 
 def count(value: object, where: str, *, low: int = 1, high: float = inf) -> int:
-    """Return a count within ``[low, high]``; unlike `whole`, accept 20.0."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
+    """Return a whole number of at least 1."""
     return whole(value, where, low=low, high=high)
 
 

@@ -110,8 +110,10 @@ def read(kind: Any, value: object, where: str = "", names: Names = ()) -> Any:
         by_name = next((rule for rule in rules if isinstance(rule, ByName)), None)
         if by_name is not None:
             result = by_name.read(inner, value, where, names)
+        elif inner is int:  # which a rule bounds
+            result = checks.whole(value, where, low=-inf)
         else:
-            result = _read_whole(value, where) if inner is int else read(inner, value, where, names)
+            result = read(inner, value, where, names)
         for rule in rules:  # functions of a value and its place that return the value, or refuse it
             result = result if rule is by_name else rule(result, where)
         return result
@@ -194,17 +196,13 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
         raise
     except OSError as error:
         raise file_error(path, f"cannot be read: {error.strerror or error}.") from None
-    if not data.strip():
-        raise file_error(path, f"the file is empty, expected {what} in TOML.")
     try:
-        return tomllib.loads(data.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        reason = f"not a text file (byte {error.start} is not UTF-8), expected {what} in TOML."
-    except RecursionError:
-        reason = "not valid TOML: nested too deeply."
-    except ValueError as error:  # also a number of more digits than Python reads
-        reason = f"not valid TOML: {error}."
-    raise file_error(path, reason)
+        document = tomllib.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise file_error(path, f"not valid TOML: {error}.") from None
+    if not document:
+        raise file_error(path, f"is empty, expected {what} in TOML.")
+    return document
 
 
 def toml_text(document: Mapping[str, object]) -> str:
@@ -225,15 +223,6 @@ _fields: Callable[[Any], Mapping[str, tuple[Field[Any], Any]]] = lru_cache(maxsi
 
 def _default(field: Field[Any]) -> Any:
     return field.default if field.default_factory is MISSING else field.default_factory()
-
-
-def _read_whole(value: object, where: str) -> int:
-    """Return a whole number, which may be written with a point and may be 0 or negative."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise InputError(f"{where} is {checks.shown(value)}, expected a whole number.")
-    return int(value)
 
 
 def _item_kind(kind: Any) -> Any:
@@ -263,15 +252,14 @@ def _plain(value: Any, kind: Any, defaults: bool, names: Names) -> Any:
 def _read_union(kinds: tuple[Any, ...], value: object, where: str, names: Names) -> Any:
     if value is None and NoneType in kinds:
         return None
-    first_error: InputError | None = None
+    errors = []
     for kind in kinds:
         if kind is not NoneType:
             try:
                 return read(kind, value, where, names)
             except InputError as error:
-                first_error = first_error or error
-    assert first_error is not None
-    raise first_error
+                errors.append(error)
+    raise errors[0]
 
 
 def _read_anything(value: object, where: str) -> Any:

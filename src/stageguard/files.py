@@ -106,9 +106,6 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-parse_json = json.loads
-
-
 def load_json(path: Path) -> Any:
     """Return the content of a JSON file; a damaged file raises a one-line error."""
     try:

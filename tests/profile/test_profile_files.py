@@ -48,12 +48,15 @@ def test_file_with_byte_order_mark_and_windows_newlines_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "the file is empty, expected a profile in TOML."),
-        (b" \n", "the file is empty, expected a profile in TOML."),
+        (b"", "is empty, expected a profile in TOML."),
+        (b" \n", "is empty, expected a profile in TOML."),
         (b"name = \n", "not valid TOML: Invalid value (at line 1, column 8)."),
         (b'name = "a"\nname = "b"\n', "not valid TOML: Cannot overwrite a value (at line 2, column 11)."),
         (b"W,N,R\n0.1,0.2,0.7\n", f"not valid TOML: Expected '=' {KEY} (at line 1, column 2)."),
-        (b"\x89PNG\r\n", "not a text file (byte 0 is not UTF-8), expected a profile in TOML."),
+        (
+            b"\x89PNG\r\n",
+            "not valid TOML: 'utf-8' codec can't decode byte 0x89 in position 0: invalid start byte.",
+        ),
         (b"name = 'x'", "key 'scheme' (or 'stages') is missing."),
         (b"nam = 'x'", "unknown key 'nam' in a profile. Did you mean 'name'?"),
     ],

@@ -378,7 +378,7 @@ def test_a_pipe_is_refused_at_once(tmp_path):
     path = tmp_path / "pipe.review.jsonl"
     os.mkfifo(path)
     session = ReviewSession([asked(write_probabilities(tmp_path / "night.csv"))], "anna", output=path)
-    with pytest.raises(OutputError, match=naming("device", "or a pipe")):
+    with pytest.raises(OutputError, match=naming("pipe", "or a device")):
         session.review(0)
 
 

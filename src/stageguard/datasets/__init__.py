@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,6 @@ from xml.etree.ElementTree import ParseError
 
 from stageguard.documents import read_toml
 from stageguard.errors import FileFormatError, InputError, StageGuardError, did_you_mean
-from stageguard.files import parse_json
 from stageguard.formats.xml import children, local_name, text_of
 from stageguard.night.recording import Recording
 from stageguard.storage import local_only, location
@@ -180,7 +180,7 @@ def osf_files(fetch: Fetch, node: str) -> tuple[RemoteFile, ...]:
 
 def _osf_folder(fetch: Fetch, url: str | None, folder: str) -> Iterator[RemoteFile]:
     while url:
-        page = parse_json(fetch(url))
+        page = json.loads(fetch(url))
         for item in page["data"]:
             facts = item["attributes"]
             path = f"{folder}{facts['name']}"

@@ -10,6 +10,7 @@ are left out with a warning.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,7 +25,7 @@ from stageguard.arrays import Labels
 from stageguard.datasets import Entry, Fetch, RemoteFile, bucket_files
 from stageguard.datasets.samples import dataset_error, hdf5_file, hdf5_row
 from stageguard.errors import InputError, warn
-from stageguard.files import parse_json, read_file
+from stageguard.files import read_file
 from stageguard.formats.recordings.raw import RawRecording, scale_samples
 from stageguard.formats.recordings.read import build_recording, fit
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
@@ -162,7 +163,7 @@ def _description(path: Path, text: object) -> dict[str, dict[str, Any]]:
     if text is None:
         return {}
     try:
-        items = parse_json(text.decode() if isinstance(text, bytes) else str(text))
+        items = json.loads(text.decode() if isinstance(text, bytes) else str(text))
         return {str(item["path"]).strip("/"): dict(item) for item in items}
     except (ValueError, TypeError, KeyError, RecursionError):
         raise dataset_error(
@@ -191,7 +192,7 @@ def _start(value: object) -> datetime | None:
 
 def _read_json(path: Path) -> Labels:
     try:
-        content = parse_json(read_file(path))
+        content = json.loads(read_file(path))
     except (ValueError, RecursionError) as error:
         raise dataset_error(path, f"is not readable JSON ({str(error)[:80]}).") from None
     if not isinstance(content, list) or not all(type(each) is int for each in content):

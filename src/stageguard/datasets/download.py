@@ -25,7 +25,7 @@ from stageguard.errors import (
     OutputError,
     StageGuardError,
 )
-from stageguard.files import exists_error, open_file, parse_json, read_file
+from stageguard.files import exists_error, open_file, read_file
 from stageguard.version import __version__
 
 BLOCK = 1 << 18
@@ -173,7 +173,7 @@ class _Part:
         Without a version, and without a published digest, a change of the file could not be detected.
         """
         with contextlib.suppress(OSError, ValueError, KeyError):
-            note = parse_json(read_file(self.note))
+            note = json.loads(read_file(self.note))
             version = str(note["version"])
             if note["url"] == self.file.url and (version or self.file.sha256 or self.file.md5):
                 return self.size, version

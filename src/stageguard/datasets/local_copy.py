@@ -33,7 +33,6 @@ from stageguard.files import (
     local_file,
     new_temporary,
     open_file,
-    parse_json,
     read_file,
     read_text,
     write_text_atomic,
@@ -147,7 +146,7 @@ def read_ledger(folder: Path) -> dict[str, Kept]:
     if not path.is_file():
         return {}
     try:
-        entries = parse_json(read_file(path))["files"]
+        entries = json.loads(read_file(path))["files"]
         unpacked = [{str(name): int(size) for name, size in each.pop("unpacked").items()} for each in entries]
         files = [RemoteFile(**each) for each in entries]
     except (ValueError, KeyError, TypeError) as error:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from stageguard.arrays import Floats, Labels
 from stageguard.errors import FileFormatError, warn
-from stageguard.files import file_error, json_lines, parse_json, read_file, write_cell, write_together
+from stageguard.files import file_error, json_lines, read_file, write_cell, write_together
 from stageguard.formats.sniffing import header_cells
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.formats.tables.one_night import DECODED_COLUMNS
@@ -397,7 +397,7 @@ def read_whole_sidecar(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return a whole sidecar: the meanings of columns, and the "stageguard" part."""
     path = location(path)
     try:
-        content = parse_json(read_file(path))
+        content = json.loads(read_file(path))
     except (ValueError, RecursionError) as error:
         raise file_error(path, f"is not readable JSON ({error}).") from None
     if not isinstance(content, dict) or not isinstance(content.get("stageguard"), dict):

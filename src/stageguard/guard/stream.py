@@ -15,7 +15,6 @@ import numpy.typing as npt
 from stageguard import checks
 from stageguard.arrays import Floats
 from stageguard.errors import InputError, StageGuardError
-from stageguard.files import parse_json
 from stageguard.guard.decode import profile_for
 from stageguard.guard.kernels.reference import Automaton
 from stageguard.guard.night import (
@@ -218,7 +217,7 @@ class StreamingDecoder:
     def restore(cls, snapshot: bytes) -> StreamingDecoder:
         """Return a decoder that continues where `snapshot` was taken."""
         try:
-            content = parse_json(snapshot)
+            content = json.loads(snapshot)
             if content["version"] != _VERSION:
                 raise InputError(f"it has version {content['version']}, expected {_VERSION}")
             profile, limit = Profile.from_dict(content["profile"]), content["max_lag_seconds"]

@@ -17,7 +17,7 @@ from stageguard.checks import MISSING_WORDS
 from stageguard.datasets import Entry, entries
 from stageguard.documents import Positive
 from stageguard.errors import FileFormatError, InputError, StageGuardError, did_you_mean, fault_text
-from stageguard.files import faults_named, open_file, parse_json, read_cell
+from stageguard.files import faults_named, open_file, read_cell
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.measures.experts import consensus
 from stageguard.night.hypnogram import UNSCORED
@@ -126,7 +126,7 @@ def _table(
         if "epoch_seconds" in about:
             seconds = float(about["epoch_seconds"])
         if "recipe" in about:
-            recipe = parse_json(str(about["recipe"]))
+            recipe = json.loads(str(about["recipe"]))
     except (ValueError, TypeError, RecursionError) as error:
         if isinstance(error, InputError):
             raise

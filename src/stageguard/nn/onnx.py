@@ -23,7 +23,7 @@ from stageguard import checks
 from stageguard.arrays import Floats, Floats32
 from stageguard.documents import Count, EpochSeconds, Positive, read_fields
 from stageguard.errors import FileFormatError, InputError, MissingExtraError, StageGuardError, fault_text
-from stageguard.files import as_path, check_places, parse_json, read_file, write_together
+from stageguard.files import as_path, check_places, read_file, write_together
 from stageguard.lazy import library
 from stageguard.night.hypnodensity import are_probabilities, check_probabilities
 from stageguard.nn.data import Normalisation
@@ -181,7 +181,7 @@ def load_onnx(path: str | os.PathLike[str]) -> OnnxModel:
     data = read_file(file)
     try:
         session = _open_session(data)
-        document = parse_json(session.get_modelmeta().custom_metadata_map.get(METADATA, "null"))
+        document = json.loads(session.get_modelmeta().custom_metadata_map.get(METADATA, "null"))
         if not isinstance(document, dict):
             raise InputError(f"has no card in its metadata property {METADATA!r}, expected one as JSON.")
         if "stageguard_model" in document:

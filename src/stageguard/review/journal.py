@@ -25,7 +25,7 @@ from typing import Any
 
 from stageguard import checks
 from stageguard.errors import FileFormatError, OutputError
-from stageguard.files import check_places, file_error, is_same_file, locked, parse_json, read_file
+from stageguard.files import check_places, file_error, is_same_file, locked, read_file
 from stageguard.formats.outputs import (
     JSON_SUFFIX,
     read_sidecar,
@@ -125,7 +125,7 @@ def read_journal(path: Path) -> JournalFile:
     hashes: list[str] = []
     for number, line in enumerate(rows, start=1):
         try:
-            content = parse_json(line)
+            content = json.loads(line)
         except (ValueError, RecursionError):
             content = None
         if number == 1 and isinstance(content, dict) and content.get("layout") != JOURNAL_LAYOUT:

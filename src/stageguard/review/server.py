@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from stageguard.documents import read_fields
 from stageguard.errors import InputError, OutputError, StageGuardError, error_message
-from stageguard.files import parse_json, read_file
+from stageguard.files import read_file
 from stageguard.lazy import library
 from stageguard.night.colours import css_variables
 from stageguard.review import wire
@@ -159,7 +159,7 @@ def _single_values(query: Mapping[str, list[str]], names: Sequence[str]) -> dict
 
 def _parse_lane(text: str) -> Lane:
     try:
-        content = parse_json(text.encode())
+        content = json.loads(text.encode())
     except (ValueError, RecursionError):
         raise InputError(f"lane is {text!r:.60}, expected a channel of a montage as a JSON object.") from None
     return read_fields(Lane, content, "lane")
@@ -220,7 +220,7 @@ class JsonEndpoints:
                 arguments.append({name: query.getlist(name) for name in query})
             elif takes == "body":
                 try:
-                    arguments.append(parse_json(await request.body()))
+                    arguments.append(json.loads(await request.body()))
                 except (ValueError, RecursionError):
                     arguments.append(None)
                 if not isinstance(arguments[-1], dict):

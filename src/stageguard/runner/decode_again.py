@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stageguard.errors import StageGuardError, StageGuardWarning, fault_text
-from stageguard.files import parse_json, read_cell
+from stageguard.files import read_cell
 from stageguard.formats.cohort_nights import ID, OWN_COLUMNS, CohortTable
 from stageguard.formats.cohort_table import CellRow, output_rows, part_bytes, part_rows
 from stageguard.formats.outputs import (
@@ -132,7 +133,7 @@ def _night_and_sidecar(
         measured=measures.to_dict(),
         shares_profile="definition" not in record["profile"],
     )
-    return decoding, parse_json(texts[files.sidecar])
+    return decoding, json.loads(texts[files.sidecar])
 
 
 def _check_labels(decoding: Decoding, table: HypnogramTable) -> Check:

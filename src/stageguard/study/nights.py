@@ -19,7 +19,7 @@ from stageguard.arrays import Floats, Ints
 from stageguard.datasets import entries
 from stageguard.datasets.slpdb import subject_of
 from stageguard.errors import InputError, MissingFileError, StageGuardError
-from stageguard.files import faults_named, open_file, parse_json
+from stageguard.files import faults_named, open_file
 from stageguard.lazy import library
 from stageguard.measures.experts import consensus
 from stageguard.night.hypnogram import Hypnogram
@@ -149,7 +149,7 @@ def cohort_of(content: bytes, name: str) -> StudyCohort:
     """Return the cohort that `cohort_bytes` wrote; an error calls the file by its name."""
     nights = []
     with faults_named(name), np.load(io.BytesIO(content)) as archive:
-        about = parse_json(str(archive["about"]))
+        about = json.loads(str(archive["about"]))
         for number, facts in enumerate(about["nights"]):
             values, epochs, labels = (archive[f"{n}_{number}"] for n in ("features", "epochs", "labels"))
             who, scheme = (facts["recording"], facts["subject"]), SCHEMES[about["scheme"]]

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from stageguard.documents import read_fields
 from stageguard.errors import FileFormatError, InputError, MissingFileError
-from stageguard.files import faults_named, file_error, load_json, parse_json, read_file, write_together
+from stageguard.files import faults_named, file_error, load_json, read_file, write_together
 from stageguard.lazy import library
 from stageguard.measures.cohort import ARCHITECTURE
 from stageguard.study.config import BASE, PENALTY, Job, StudyConfig
@@ -264,7 +264,7 @@ def read_arrays(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]
     if not path.is_file():
         raise MissingFileError(f"{path}: no such file. Epochs lie where the study was run.")
     with faults_named(str(path)), np.load(io.BytesIO(read_file(path))) as archive:
-        return {name: archive[name] for name in archive.files}, parse_json(str(archive["about"]))
+        return {name: archive[name] for name in archive.files}, json.loads(str(archive["about"]))
 
 
 def read_prediction(folder: Path, job: Job) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]] | None:
