@@ -82,11 +82,6 @@ def test_rare_pairs_are_recovered_in_place_or_nearby():
     assert agreement(expert, far, pairs=[("R", "N")]).rare_recall_2 == 0.0  # three epochs off
 
 
-def test_pairs_at_unscored_epochs_are_not_expected():
-    found = agreement(night([0, 2, 1, -1, 2]), night([-1, 2, 1, 1, 2]), pairs=PAIRS)
-    assert (found.n_rare, found.rare_recall_0) == (1, 1.0)
-
-
 def test_recall_without_pairs_or_without_any_to_recall_is_nan():
     found = agreement(night([0, 1]), night([0, 1]))
     assert math.isnan(found.rare_recall_0)

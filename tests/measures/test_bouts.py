@@ -14,7 +14,6 @@ from stageguard.measures.bouts import (
     cuts_of,
     hypnogram_before,
     pair_counts,
-    whole_epochs,
 )
 
 label_lists = st.lists(st.integers(-1, 4), min_size=1, max_size=60)
@@ -46,11 +45,6 @@ def test_pairs_are_those_a_plain_loop_counts(values):
         if a >= 0 and b >= 0:
             expected[a, b] += 1
     assert pair_counts(as_labels(values), 5).tolist() == expected.tolist()
-
-
-def test_a_minimum_is_rounded_up_to_whole_epochs():
-    found = [whole_epochs(s, e) for s, e in [(0.3, 0.1), (30, 30), (31, 30), (0, 30), (300, 120)]]
-    assert found == [3, 1, 2, 0, 3]
 
 
 def test_the_stager_s_own_choice_keeps_scheme_start_and_source():

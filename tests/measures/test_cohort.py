@@ -53,12 +53,6 @@ def test_measures_of_a_night_counted_by_hand():
     assert mentions(found.assumed[0], "TIB", "whole")
 
 
-def test_without_a_profile_validity_is_not_measured():
-    found = measure(hypnogram("WWNNRRNW"))
-    assert "tst_minutes" in found.values
-    assert "fragmentation_index" not in found.values
-
-
 def test_light_and_dark_are_measured_apart():
     night = hypnogram("WWNN" + "NRWW", seconds=3 * 3600, start=datetime(2024, 5, 1, 7))
     found = measure(night, None, StatisticsOptions(lights_on_phase="07:00"))
@@ -155,12 +149,6 @@ def test_a_night_compares_with_its_expert_on_the_epochs_that_the_expert_scored()
         assert {name: compared[name] for name in measures.values} == pytest.approx(
             measures.values, nan_ok=True
         )
-
-
-@pytest.mark.parametrize("expert", ["NNRW", "NNR?", None])
-def test_where_the_expert_scored_every_epoch_of_a_night_nothing_else_is_measured(expert):
-    theirs = None if expert is None else hypnogram(expert)
-    assert not measure_night(CohortNight("n", None, hypnogram("NNW?"), theirs)).on_expert_epochs
 
 
 def night(text, scheme="wnr3"):

@@ -57,23 +57,3 @@ def test_terminal_sidecar_and_report_name_the_epochs(capsys, tmp_path):
     assert told["indicators"]["rem_latency_minutes"]["depends_on_epochs"] == [160, 160]
     assert "REM latency depends on epoch 161" in (tmp_path / "night.hypnogram.json").read_text()
     assert night_report(decode(rows, "human-psg-5")).count(words) == 1
-
-
-def test_a_cohort_names_the_nights_to_look_at(capsys, tmp_path):
-    run = Runner(capsys)
-    made = sg.simulate_night("human-psg-5", hours=6, seed=1).expert.labels
-    like = np.full((len(made), 5), 0.005)
-    like[np.arange(len(made)), made] = 0.98
-    nights = {"like": like, "calm": rows_of("N" * 600, {}), "unsure": rows_of(NIGHT, {160: ("N", "R")})}
-    for name, rows in nights.items():
-        sg.Hypnodensity(rows, "aasm5", 30).save(tmp_path / f"{name}.csv")
-    arguments = ("-p", "human-psg-5", "-o", tmp_path / "out")
-    shown = run("decode", *(tmp_path / f"{name}.csv" for name in nights), *arguments).out
-    assert "LOOK AT THESE NIGHTS: 2 of 3 nights: calm, unsure." in " ".join(shown.split())
-    table = tmp_path / "out" / "cohort.tsv"
-    first = table.read_text()
-    assert first.count("REM latency depends on epoch 161") == 1
-    assert first.count("not smoothed, and outside the range of expert scoring") == 2
-    table.unlink()
-    run("decode", *(tmp_path / f"{name}.csv" for name in nights), *arguments)  # from the sidecars
-    assert table.read_text() == first

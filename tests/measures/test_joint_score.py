@@ -76,15 +76,6 @@ def test_a_shipped_profile_scores_made_up_nights_as_plain_numpy_does(seed):
     assert sg.validity(sg.Hypnogram(labels, AASM5, 30.0), profile).joint.value == pytest.approx(expected)
 
 
-def test_a_stage_that_never_occurs_is_left_out():
-    without_rem = [(N if stage == R else stage, n) for stage, n in CYCLE * 3]
-    found = sg.validity(night(*without_rem), PROFILE)
-    assert math.isnan(found.indicators["mean_bout_minutes_R"].value)
-    rest = {key: value for key, value in INDICATORS.items() if key != "mean_bout_minutes_R"}
-    others = sg.validity(night(*without_rem), PROFILE.replace(joint=JOINT | {"indicators": rest}))
-    assert found.joint.value == pytest.approx(others.joint.value)
-
-
 def test_the_joint_score_decides_and_single_bands_do_not():
     """A night may leave a band and pass, and lie inside every band and fail."""
     scored = night(*CYCLE * 3)
@@ -150,11 +141,3 @@ def test_real_experts_pass_and_their_coin_tossing_twin_does_not(data_dir):
                 flickering.append(sg.validity(sg.Hypnogram(tossed, "aasm5", 30.0), "human-psg-5"))
     assert np.mean([found.looks_like_experts for found in passed]) >= 0.88
     assert np.mean([found.looks_like_experts for found in flickering]) <= 0.2
-
-
-def test_a_fitted_profile_keeps_the_joint_score_of_its_base_at_its_epoch_length():
-    nights = [sg.simulate_night("human-psg-3", hours=2, seed=seed).expert for seed in range(3)]
-    base = sg.Profile.load("human-psg-3")
-    assert sg.fit(nights, base=base).joint == base.joint
-    halves = [sg.Hypnogram(np.repeat(night.labels, 2), WNR3, 15.0) for night in nights]
-    assert sg.fit(halves, base=base).joint is None

@@ -141,21 +141,6 @@ def test_stages_a_scheme_lacks_are_reasons():
     assert (none.tib_minutes, none.unscored_minutes) == (17.0, 0.0)
 
 
-def test_a_first_rem_bout_may_have_to_last():
-    rem = night_of((W, 4), (N2, 40), (R, 1), (N2, 10), (R, 2), (N2, 10), (R, 20))
-    assert sleep_statistics(rem).rem_latency_minutes == 20.0
-    assert sleep_statistics(rem).rem_latency_bout_minutes == 31.5  # two minutes unless said otherwise
-    for seconds, minutes in ((0, 20.0), (30, 20.0), (31, 25.5), (60, 25.5), (180, 31.5)):
-        found = sleep_statistics(rem, min_first_rem_seconds=seconds)
-        assert (found.rem_latency_minutes, found.rem_latency_bout_minutes) == (20.0, minutes)
-    absent = sleep_statistics(rem, min_first_rem_seconds=1200)
-    assert absent.rem_latency_minutes == 20.0
-    assert math.isnan(absent.rem_latency_bout_minutes)
-    assert absent.reasons["rem_latency_bout_minutes"] == "there is no REM bout of 1200 s"
-    without = sleep_statistics(night_of((W, 4), (N2, 40)))
-    assert without.reasons["rem_latency_bout_minutes"] == "there is no REM"
-
-
 @given(
     st.lists(st.sampled_from([U, W, N2, R]), min_size=1, max_size=60),
     st.integers(1, 5),
@@ -194,15 +179,6 @@ def test_lights_may_be_given_in_seconds_or_as_times(off, on):
     assert (found.lights_off_epoch, found.lights_on_epoch) == (40, 920)
     assert (found.tib_minutes, found.sol_minutes, found.tst_minutes) == (440.0, 10.0, 420.0)
     assert found.assumed == ()
-
-
-def test_one_light_alone_is_enough_and_the_other_is_assumed():
-    off = sleep_statistics(night_of(*EIGHT), lights_off=1200)
-    on = sleep_statistics(night_of(*EIGHT), lights_on=27600)
-    assert (off.lights_off_epoch, off.lights_on_epoch) == (40, 960)
-    assert (on.lights_off_epoch, on.lights_on_epoch) == (0, 920)
-    assert each_mentions(off.assumed, ("TIB", "ends", "given"))
-    assert each_mentions(on.assumed, ("TIB", "begins", "given"))
 
 
 @pytest.mark.parametrize(
@@ -338,12 +314,6 @@ def test_the_order_of_the_stages_in_a_scheme_does_not_matter(values, order):
     places = np.append(np.argsort(order), U)
     renamed = sg.Hypnogram(places[values].astype(np.int8), scheme, 30.0)
     assert sleep_statistics(renamed).to_dict() == pytest.approx(numbers(values).to_dict(), nan_ok=True)
-
-
-@given(labels)
-def test_halving_the_epoch_changes_no_number(values):
-    halves = sg.Hypnogram(np.repeat(values, 2).astype(np.int8), "aasm5", 15.0)
-    assert sleep_statistics(halves).to_dict() == pytest.approx(numbers(values).to_dict(), nan_ok=True)
 
 
 @given(labels, st.sampled_from(["aasm", "yasa", "luna"]))

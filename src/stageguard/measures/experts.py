@@ -84,16 +84,7 @@ def consensus(hypnograms: Sequence[Hypnogram], method: Method = "soft-agreement"
 
 
 def soft_agreement(hypnograms: Sequence[Hypnogram]) -> tuple[float, ...]:
-    """Return the soft agreement of each scorer of one night with the others: 0 to 1, NaN without overlap.
-
-    Examples
-    --------
-    >>> import stageguard as sg
-    >>> from stageguard.measures.experts import soft_agreement
-    >>> scorings = [sg.read_hypnogram(list(stages)) for stages in ("WNRR", "WNNR", "WNRR")]
-    >>> [round(each, 2) for each in soft_agreement(scorings)]
-    [1.0, 0.75, 1.0]
-    """
+    """Return the soft agreement of each scorer of one night with the others: 0 to 1, NaN without overlap."""
     labels, first = _panel(hypnograms)
     return _soft_agreements(labels, first.scheme.n_stages)
 

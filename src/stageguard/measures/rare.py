@@ -56,15 +56,6 @@ def rare_events(decoding: Decoding) -> tuple[RareEvent, ...]:
     15 min of the first epoch of sleep, or REM that a profile's clock holds back: at a time when experts score
     less than half of its usual share. It is kept when the decoded night has one of the same kind within two
     epochs. Events are in order of time.
-
-    Examples
-    --------
-    >>> import stageguard as sg
-    >>> from stageguard.measures.rare import rare_events
-    >>> night = sg.simulate_night("human-psg-5", seed=1)
-    >>> events = rare_events(sg.decode(night.density, "human-psg-5"))
-    >>> [(event.kind, event.fate) for event in events[:2]]
-    [('N1->N3', 'lost'), ('W->R', 'kept')]
     """
     if not isinstance(decoding, Decoding):
         raise InputError(f"the night is {checks.shown(decoding)}, expected what decode() returned.")

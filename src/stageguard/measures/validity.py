@@ -396,30 +396,9 @@ def expert_bands(
 ) -> Mapping[str, Band]:
     """Count the band of every validity indicator over expert scorings: its 5th to 95th percentile.
 
-    Every scoring counts by itself, so that the bands include the spread between scorers as well as between
-    nights.
-
-    Parameters
-    ----------
-    experts : sequence of Hypnogram, or of sequences of Hypnogram
-        Scored nights; of a night that several experts scored, all of their scorings.
-    profile : Profile or str
-        Gives the stages, into which finer ones are merged, and the uncommon transitions that TVR counts.
-
-    Returns
-    -------
-    mapping of str to Band
-        Bands by the names of the indicators of `sg.validity`. An indicator that fewer than ten scorings
-        have, or that is the same in all of them, has no band.
-
-    Examples
-    --------
-    >>> import stageguard as sg
-    >>> from stageguard.measures.validity import expert_bands
-    >>> experts = [sg.simulate_night("human-psg-5", seed=seed).expert for seed in range(10)]
-    >>> band = expert_bands(experts, "human-psg-5")["fragmentation_index"]
-    >>> 0 < band.low < band.high
-    True
+    Every scoring of a night counts by itself, so that the bands include the spread between scorers as well as
+    between nights. An indicator that fewer than ten scorings have, or that is the same in all of them, has no
+    band. Finer stages are merged into those of the profile, whose uncommon transitions TVR counts.
     """
     profile = as_profile(profile)
     if not isinstance(experts, list | tuple):
