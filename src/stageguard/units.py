@@ -13,49 +13,36 @@ from stageguard.errors import InputError, did_you_mean
 
 STANDARD_GRAVITY = 9.80665  # m/s2 in one g
 
-# Quantity -> its units with (factor, offset): value in the quantity's first unit = value x factor + offset.
-_QUANTITIES: dict[str, dict[str, tuple[float, float]]] = {
-    "voltage": {"uV": (1.0, 0.0), "nV": (1e-3, 0.0), "mV": (1e3, 0.0), "V": (1e6, 0.0)},
-    "acceleration": {"g": (1.0, 0.0), "mg": (1e-3, 0.0), "m/s2": (1 / STANDARD_GRAVITY, 0.0)},
-    "rate": {"bpm": (1.0, 0.0), "Hz": (60.0, 0.0)},
-    "share": {"%": (1.0, 0.0), "fraction": (100.0, 0.0)},
-    "angle": {"rad": (1.0, 0.0), "mrad": (1e-3, 0.0), "deg": (np.pi / 180, 0.0)},
-    "temperature": {"degC": (1.0, 0.0), "degF": (5 / 9, -160 / 9), "K": (1.0, -273.15)},
-    "time": {"s": (1.0, 0.0), "ms": (1e-3, 0.0), "min": (60.0, 0.0), "h": (3600.0, 0.0)},
-    "pressure": {"mmHg": (1.0, 0.0), "cmH2O": (0.73555912, 0.0), "kPa": (7.50061683, 0.0)},
-    "count": {"counts": (1.0, 0.0)},
+# Unit -> what it measures; factor and offset: value in the first unit of that = value x factor + offset; and
+# spellings met in EDF, WFDB, HDF5 and watch files, in lower case with the micro sign written u.
+UNITS: dict[str, tuple[str, float, float, str]] = {
+    "uV": ("voltage", 1.0, 0.0, "uv, muv, microv, microvolt, microvolts, uv rms, uvrms, uv-mrs"),
+    "nV": ("voltage", 1e-3, 0.0, "nv, nanovolt, nanovolts"),
+    "mV": ("voltage", 1e3, 0.0, "mv, millivolt, millivolts"),
+    "V": ("voltage", 1e6, 0.0, "v, volt, volts"),
+    "g": ("acceleration", 1.0, 0.0, "g, gee, g-force, gs"),
+    "mg": ("acceleration", 1e-3, 0.0, "mg, milli-g, millig"),
+    "m/s2": ("acceleration", 1 / STANDARD_GRAVITY, 0.0, "m/s2, m/s^2, m/s/s, m s-2, ms-2, m.s-2, m/s**2"),
+    "bpm": ("rate", 1.0, 0.0, "bpm, 1/min, /min, min-1, beats/min, beats per minute, breaths/min, b/min"),
+    "Hz": ("rate", 60.0, 0.0, "hz, 1/s, hertz"),
+    "%": ("share", 1.0, 0.0, "%, percent, pct, %sat, % sat, %sao2, %spo2"),
+    "fraction": ("share", 100.0, 0.0, "fraction, ratio"),
+    "rad": ("angle", 1.0, 0.0, "rad, radian, radians"),
+    "mrad": ("angle", 1e-3, 0.0, "mrad, milliradian, milliradians"),
+    "deg": ("angle", np.pi / 180, 0.0, "deg, degree, degrees, °"),
+    "degC": ("temperature", 1.0, 0.0, "degc, deg c, °c, celsius, c"),
+    "degF": ("temperature", 5 / 9, -160 / 9, "degf, deg f, °f, fahrenheit, f"),
+    "K": ("temperature", 1.0, -273.15, "k, kelvin"),
+    "s": ("time", 1.0, 0.0, "s, sec, secs, second, seconds"),
+    "ms": ("time", 1e-3, 0.0, "ms, msec, millisecond, milliseconds"),
+    "min": ("time", 60.0, 0.0, "min, mins, minute, minutes"),
+    "h": ("time", 3600.0, 0.0, "h, hr, hrs, hour, hours"),
+    "mmHg": ("pressure", 1.0, 0.0, "mmhg"),
+    "cmH2O": ("pressure", 0.73555912, 0.0, "cmh2o, cm h2o"),
+    "kPa": ("pressure", 7.50061683, 0.0, "kpa"),
+    "counts": ("count", 1.0, 0.0, "counts, count"),
 }
-
-# Spellings met in EDF, WFDB, HDF5 and watch files, in lower case with the micro sign written u.
-SPELLINGS = {
-    "uV": ("uv", "muv", "microv", "microvolt", "microvolts", "uv rms", "uvrms", "uv-mrs"),
-    "nV": ("nv", "nanovolt", "nanovolts"),
-    "mV": ("mv", "millivolt", "millivolts"),
-    "V": ("v", "volt", "volts"),
-    "g": ("g", "gee", "g-force", "gs"),
-    "mg": ("mg", "milli-g", "millig"),
-    "m/s2": ("m/s2", "m/s^2", "m/s/s", "m s-2", "ms-2", "m.s-2", "m/s**2"),
-    "bpm": ("bpm", "1/min", "/min", "min-1", "beats/min", "beats per minute", "breaths/min", "b/min"),
-    "Hz": ("hz", "1/s", "hertz"),
-    "%": ("%", "percent", "pct", "%sat", "% sat", "%sao2", "%spo2"),
-    "fraction": ("fraction", "ratio"),
-    "rad": ("rad", "radian", "radians"),
-    "mrad": ("mrad", "milliradian", "milliradians"),
-    "deg": ("deg", "degree", "degrees", "°"),
-    "degC": ("degc", "deg c", "°c", "celsius", "c"),
-    "degF": ("degf", "deg f", "°f", "fahrenheit", "f"),
-    "K": ("k", "kelvin"),
-    "s": ("s", "sec", "secs", "second", "seconds"),
-    "ms": ("ms", "msec", "millisecond", "milliseconds"),
-    "min": ("min", "mins", "minute", "minutes"),
-    "h": ("h", "hr", "hrs", "hour", "hours"),
-    "mmHg": ("mmhg",),
-    "cmH2O": ("cmh2o", "cm h2o"),
-    "kPa": ("kpa",),
-    "counts": ("counts", "count"),
-}
-_BY_SPELLING = {spelling: unit for unit, spellings in SPELLINGS.items() for spelling in spellings}
-_QUANTITY_OF = {unit: quantity for quantity, units in _QUANTITIES.items() for unit in units}
+_BY_SPELLING = {spelling: unit for unit, known in UNITS.items() for spelling in known[3].split(", ")}
 # Â comes before µ and ° where UTF-8 was taken for Latin-1
 _MICRO = str.maketrans({"µ": "u", "μ": "u", "Â": None})
 
@@ -73,13 +60,13 @@ def known_unit(text: str) -> str | None:
 def quantity_of(text: str) -> str | None:
     """Return what a unit measures ("voltage", "acceleration", "rate", ...), or None for an unknown one."""
     unit = known_unit(text)
-    return None if unit is None else _QUANTITY_OF[unit]
+    return None if unit is None else UNITS[unit][0]
 
 
 def seconds_per(text: str) -> float | None:
     """Return how many seconds a unit of time has ("min", "hours", ...), or None for any other word."""
     unit = known_unit(text)
-    return _QUANTITIES["time"][unit][0] if unit in _QUANTITIES["time"] else None
+    return UNITS[unit][1] if unit is not None and UNITS[unit][0] == "time" else None
 
 
 def standard_unit(text: str) -> str:
@@ -88,7 +75,7 @@ def standard_unit(text: str) -> str:
     An unknown unit keeps its spelling.
     """
     quantity = quantity_of(text)
-    return text.strip() if quantity is None else next(iter(_QUANTITIES[quantity]))
+    return next((unit for unit, known in UNITS.items() if known[0] == quantity), text.strip())
 
 
 def scale_to(unit: str, wanted: str, *, what: str = "the signal") -> tuple[float, float]:
@@ -100,15 +87,14 @@ def scale_to(unit: str, wanted: str, *, what: str = "the signal") -> tuple[float
         raise InputError(_unknown(wanted, f"{what} was asked for in"))
     if source is None:
         raise InputError(_unknown(unit, f"{what} is in", f", expected one that measures like {wanted!r}"))
-    quantity = _QUANTITY_OF[source]
-    if quantity != _QUANTITY_OF[target]:
+    quantity, factor, offset, _ = UNITS[source]
+    wanted_quantity, wanted_factor, wanted_offset, _ = UNITS[target]
+    if quantity != wanted_quantity:
         raise InputError(
-            f"{what} is in {unit!r} ({quantity}), expected {wanted!r} ({_QUANTITY_OF[target]}). "
+            f"{what} is in {unit!r} ({quantity}), expected {wanted!r} ({wanted_quantity}). "
             "Map another channel, or correct its unit."
         )
-    units = _QUANTITIES[quantity]
-    (factor, offset), (target_factor, target_offset) = units[source], units[target]
-    return factor / target_factor, (offset - target_offset) / target_factor
+    return factor / wanted_factor, (offset - wanted_offset) / wanted_factor
 
 
 def to_unit(values: npt.ArrayLike, unit: str, wanted: str, *, what: str = "the signal") -> Floats:
@@ -121,5 +107,5 @@ def to_unit(values: npt.ArrayLike, unit: str, wanted: str, *, what: str = "the s
 
 
 def _unknown(unit: str, before: str, after: str = "") -> str:
-    hint = did_you_mean(unit, [*_BY_SPELLING, *SPELLINGS])
-    return f"{before} the unknown unit {checks.shown(unit)}{after}. Known: {', '.join(SPELLINGS)}.{hint}"
+    hint = did_you_mean(unit, [*_BY_SPELLING, *UNITS])
+    return f"{before} the unknown unit {checks.shown(unit)}{after}. Known: {', '.join(UNITS)}.{hint}"

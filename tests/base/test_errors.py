@@ -26,11 +26,6 @@ def test_each_error_is_ours_and_the_builtin_one_expects(ours, builtin):
     assert str(caught.value) == "one line"
 
 
-def test_the_warning_can_be_filtered_as_a_user_warning():
-    assert issubclass(errors.StageGuardWarning, UserWarning)
-    assert not issubclass(errors.StageGuardWarning, errors.StageGuardError)
-
-
 @pytest.mark.parametrize(
     ("word", "expected"),
     [
@@ -43,7 +38,3 @@ def test_the_warning_can_be_filtered_as_a_user_warning():
 )
 def test_did_you_mean_finds_the_nearest_whatever_its_case(word, expected):
     assert errors.did_you_mean(word, ["transitions", "Wake", "rare"]) == expected
-
-
-def test_did_you_mean_is_silent_without_options():
-    assert errors.did_you_mean("word", []) == ""

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import ast
 import os
 import signal
 import stat
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from messages import mentions
-from stageguard import files
 from stageguard.errors import OutputError, OutputExistsError
 from stageguard.files import write_text_atomic, write_together
 
@@ -26,11 +24,6 @@ def test_text_is_written_as_utf8_without_touching_newlines(tmp_path):
     write_text_atomic(tmp_path / "a.txt", "τ = 1\r\nβ\n")
     assert (tmp_path / "a.txt").read_bytes() == "τ = 1\r\nβ\n".encode()
     assert names_in(tmp_path) == ["a.txt"]
-
-
-def test_bytes_are_written_as_they_are(tmp_path):
-    write_together({tmp_path / "a.bin": b"\x00\xff"})
-    assert (tmp_path / "a.bin").read_bytes() == b"\x00\xff"
 
 
 def test_existing_file_is_kept_unless_overwritten(tmp_path):
@@ -168,16 +161,3 @@ def test_two_names_of_one_file_are_refused(tmp_path):
         write_together({first: "1", second: "2"}, overwrite=True)
     assert not first.exists()
     assert names_in(tmp_path) == ["b"]
-
-
-def test_text_has_the_same_line_ends_on_every_system():
-    """Without `newline`, Windows would write others, and a seed other bytes."""
-    calls = [
-        (path.name, node.lineno, {keyword.arg for keyword in node.keywords})
-        for path in Path(files.__file__).parents[1].rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "write_text"
-        if getattr(getattr(node.func, "value", None), "id", "") != "formatter"  # click's, which prints
-    ]
-    assert len(calls) >= 3
-    assert [(name, line) for name, line, keywords in calls if "newline" not in keywords] == []

@@ -68,15 +68,6 @@ def test_options_that_name_a_pipe_do_not_hang(run, tmp_path, command, option, su
     assert path.name in ran.err.replace("\n", "")
 
 
-def test_a_list_of_numbers_asks_whose_they_are(tmp_path):
-    path = tmp_path / "mouse.json"
-    path.write_text("[2,2,3,3,1,1,2]")
-    with pytest.raises(FileFormatError, match=naming("mouse.json", "a bare list")):
-        sg.read_hypnogram(path)
-    assert "".join(sg.read_hypnogram(path, format="numbers-accusleep").stages) == "WWNNRRW"
-    assert sg.read_hypnogram(path, format="dreem-json").stages.tolist()[:3] == ["N2", "N2", "N3"]
-
-
 # ---- one bad file is one row
 
 

@@ -26,9 +26,9 @@ from stageguard.errors import (
     OutputExistsError,
     StageGuardError,
 )
-from stageguard.files import read_file, real_path, write_together
+from stageguard.files import read_file, write_together
 from stageguard.formats.registry import formats, named
-from stageguard.storage import is_remote, location
+from stageguard.storage import location
 
 fsspec = pytest.importorskip("fsspec")
 pytest.importorskip("upath")
@@ -216,16 +216,6 @@ def test_what_cannot_be_read_from_is_one_line(tmp_path, read):
 # ---- writing
 
 
-def test_nothing_is_replaced_unless_told(memory):
-    path = location("memory://out/a.txt")
-    write_together({path: "1"})
-    with pytest.raises(OutputExistsError):
-        write_together({path: "2"})
-    assert memory.cat("/out/a.txt") == b"1"
-    write_together({path: "2"}, overwrite=True)
-    assert memory.cat("/out/a.txt") == b"2"
-
-
 def test_an_object_that_appears_meanwhile_is_not_replaced(memory, monkeypatch):
     path = location("memory://out/a.txt")
     monkeypatch.setattr("stageguard.files.check_places", lambda *_, **__: None)
@@ -255,14 +245,6 @@ def test_a_failure_restores_the_objects_before(memory, monkeypatch, overwrite):
     assert {name: memory.cat(name) for name in memory.find("/out")} == (
         {"/out/a": b"old"} if overwrite else {}
     )
-
-
-def test_outputs_spare_inputs(memory, night):
-    memory.pipe("/night.csv", night.read_bytes())
-    path = location("memory://night.csv")
-    with pytest.raises(OutputError, match="same file"):
-        write_together({path: "x"}, overwrite=True, spare=[location("memory:///night.csv")])
-    assert real_path(path) == path and is_remote(path)
 
 
 def test_the_sidecar_is_written_last(memory, monkeypatch):
@@ -368,10 +350,8 @@ COHORT = ("memory://nights", "--expert", "memory://expert")
 @pytest.mark.parametrize(
     ("command", "written"),
     [
-        (("report", "memory://nights/n 1#.csv", "-p", PROFILE, "-o", "memory://o/n.html"), "n.html"),
         (("stats", "memory://nights", "-p", PROFILE, "-o", "memory://o/s.tsv"), "s.tsv"),
         (("compare", "memory://expert", "memory://nights", "-p", PROFILE), None),
-        (("convert", "memory://expert/n 1#.txt", "-o", "memory://o/n.edf"), "n.edf"),
         (("fit", *COHORT, "-b", PROFILE, "-o", "memory://o/p.toml"), "p.toml"),
         (("grade", *COHORT, "-o", "memory://o/c.json"), "c.json"),
     ],
@@ -384,21 +364,6 @@ def test_commands_take_addresses(nights, run, tmp_path, monkeypatch, command, wr
     assert ran.code == 0, ran.err
     assert written is None or nights.size(f"/o/{written}") > 0
     assert sorted(tmp_path.rglob("*")) == before  # nothing was written here
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("simulate", "--modality", "eeg-emg", "--subjects", "1", "--hours", "1", "-o", "memory://o"),
-        ("review", "memory://nights", "-p", PROFILE),
-        ("train", "memory://train.toml"),
-    ],
-    ids=lambda value: value[0],
-)
-def test_commands_that_change_files_in_place_say_so(nights, run, command):
-    before = nights.find("/")
-    assert "is an address" in error_line(run(*command))
-    assert nights.find("/") == before
 
 
 def test_a_profile_is_saved_and_loaded(memory):
