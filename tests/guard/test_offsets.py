@@ -1,6 +1,5 @@
 """Draws and posteriors with one error of the stager per night, against every path written out."""
 
-import collections
 from dataclasses import replace
 from functools import partial
 
@@ -10,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_decode_exact import COMBINATIONS, random_case
 from test_posterior import both
-from test_sample import KINDS
+from test_sample import KINDS, assert_drawn_in_proportion
 
 import oracle
 import stageguard as sg
@@ -138,18 +137,7 @@ def test_every_path_is_drawn_as_often_as_it_is_probable(backend, kind, options):
     n = 20_000 if backend == "compiled" else 2_000
     night = decode(probabilities, profile, **options).night
     drawn = draw_night(profile, night, Offsets(np.tile(offset, (n, 1)), np.full(n, weight)), 5)
-    counts = collections.Counter(map(tuple, drawn.tolist()))
-    observed = np.array([counts.pop(tuple(path), 0) for path in paths])
-    assert not counts
-    assert observed[chance == 0].sum() == 0
-    often = chance * n >= 5
-    assert often.sum() > 10
-    rest = [chance[~often].sum()] if chance[~often].any() else []
-    expected = np.append(chance[often], rest) * n
-    found = np.append(observed[often], [observed[~often].sum()] * len(rest))
-    chi_square = ((found - expected) ** 2 / expected).sum()
-    n_free = len(expected) - 1
-    assert abs(chi_square - n_free) < 4 * np.sqrt(2 * n_free), (chi_square, n_free)
+    assert_drawn_in_proportion(drawn, chance)
 
 
 def test_offsets_have_the_spread_of_the_profile():
@@ -238,14 +226,6 @@ def test_offsets_do_not_count_where_the_stager_does_not(backend):
     assert not np.array_equal(*seen)
 
 
-def test_a_guard_that_is_off_draws_the_stagers_rows():
-    profile = sg.Profile.from_dict(with_rules(plain(3)))
-    rows = np.tile([0.6, 0.3, 0.1], (50, 1))
-    drawn = sg.sample(rows, profile, n=400, strength="off")
-    assert abs((drawn == 0).mean() - 0.6) < 0.02
-    assert abs((drawn[:, 1:] != drawn[:, :-1]).mean() - (1 - 0.36 - 0.09 - 0.01)) < 0.02
-
-
 numbers = st.one_of(st.floats(allow_nan=True), st.integers(), st.sampled_from(["0.5", None, True, [1.0]]))
 
 
@@ -283,16 +263,3 @@ def test_wrong_rules_are_refused_by_their_key(changes, key):
     with pytest.raises(ProfileError) as error:
         sg.Profile.from_dict(with_rules(plain(3), **changes))
     assert key in str(error.value)
-
-
-def test_rules_need_a_stage_that_is_wake():
-    own = {"stages": ["A", "B"], "transitions": {"A": {"A": 0.9, "B": 0.1}, "B": {"A": 0.1, "B": 0.9}}}
-    mapping = {
-        "name": "own",
-        "epoch_seconds": 30.0,
-        **own,
-        "posterior": RULES | {"stage_sd": {"A": 1, "B": 1}},
-    }
-    with pytest.raises(ProfileError):
-        sg.Profile.from_dict(mapping)
-    assert sg.Profile.from_dict(mapping | {"wake": "A"}).posterior.stage_sd["B"] == 1

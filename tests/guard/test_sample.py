@@ -35,6 +35,22 @@ def test_random_numbers_are_the_published_generator_s():
     assert list(itertools.islice(uniforms(1234567), 4)) == [(word >> 11) * 2.0**-53 for word in words]
 
 
+def assert_drawn_in_proportion(drawn, chance):
+    """Assert that draws (n, 6) have each path of three stages as often as its chance says."""
+    n, counts = len(drawn), collections.Counter(map(tuple, drawn.tolist()))
+    observed = np.array([counts.pop(tuple(path), 0) for path in oracle.all_paths(3, 6).tolist()])
+    assert not counts
+    assert observed[chance == 0].sum() == 0
+    often = chance * n >= 5
+    assert often.sum() > 10
+    rest = [chance[~often].sum()] if chance[~often].any() else []
+    expected = np.append(chance[often], rest) * n
+    found = np.append(observed[often], [observed[~often].sum()] * len(rest))
+    chi_square = ((found - expected) ** 2 / expected).sum()
+    n_free = len(expected) - 1
+    assert abs(chi_square - n_free) < 4 * np.sqrt(2 * n_free), (chi_square, n_free)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_path_is_drawn_as_often_as_it_is_probable(backend, kind):
     rng = np.random.default_rng(60)
@@ -46,17 +62,7 @@ def test_every_path_is_drawn_as_often_as_it_is_probable(backend, kind):
     chance = np.exp(scores - np.logaddexp.reduce(scores))
     n = 20_000 if backend == "compiled" else 2_000
     drawn = sg.sample(probabilities, sg.Profile.from_dict(mapping), n=n, seed=5, **options)
-    counts = collections.Counter(map(tuple, drawn.tolist()))
-    observed = np.array([counts.pop(tuple(path), 0) for path in oracle.all_paths(3, 6).tolist()])
-    assert not counts
-    assert observed[chance == 0].sum() == 0
-    often = chance * n >= 5
-    assert often.sum() > 10
-    expected = np.append(chance[often], chance[~often].sum()) * n
-    found = np.append(observed[often], observed[~often].sum())
-    chi_square = ((found - expected) ** 2 / expected).sum()
-    n_free = len(expected) - 1
-    assert abs(chi_square - n_free) < 4 * np.sqrt(2 * n_free), (chi_square, n_free)
+    assert_drawn_in_proportion(drawn, chance)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "greedy", "band, untouched", "band, acting"])
@@ -116,11 +122,15 @@ def test_every_draw_is_a_path_the_profile_allows(backend, seed):
         assert -np.inf < score <= best + 1e-9
 
 
-def test_the_same_seed_draws_the_same_nights_whatever_is_beside_them(backend):
+@pytest.mark.parametrize("kind", ["minimum", "flip-flop", "free"])
+def test_the_same_seed_draws_the_same_nights_whatever_is_beside_them(backend, kind, monkeypatch):
     rng = np.random.default_rng(64)
-    profile = sg.Profile.from_dict(plain(3, min_bout_seconds={"N": 90.0}))
+    profile = sg.Profile.from_dict(plain(3, **KINDS[kind]))
     nights = [random_probabilities(rng, n, 3) for n in (30, 12, 45)]
     alone = [sg.sample(night, profile, n=20, seed=9) for night in nights]
+    for n_threads in (1, 2, 7):
+        monkeypatch.setattr(kernels, "threads_for", lambda n_items, n=n_threads: n)
+        assert np.array_equal(sg.sample(nights[0], profile, n=20, seed=9), alone[0])
     for own, found in zip(alone, sg.sample(nights, profile, n=20, seed=9), strict=True):
         assert np.array_equal(own, found)
     assert np.array_equal(sg.sample(nights[2], profile, n=5, seed=9), alone[2][:5])
@@ -128,28 +138,9 @@ def test_the_same_seed_draws_the_same_nights_whatever_is_beside_them(backend):
     seeds = sg.sample(nights, profile, n=20, seed=[9, 8, 9])
     assert [np.array_equal(a, b) for a, b in zip(alone, seeds, strict=True)] == [True, False, True]
     assert sg.sample([], profile, n=3) == []
-
-
-def test_stretches_of_a_night_are_drawn_independently(backend):
-    rows = random_probabilities(np.random.default_rng(65), 30, 3)
-    profile = sg.Profile.from_dict(plain(3, transition_weight=0.5))
-    drawn = sg.sample(np.tile(rows, (2, 1)), profile, n=50, seed=3, segments=[0, 30])
-    assert not np.array_equal(drawn[:, :30], drawn[:, 30:])
-    assert np.array_equal(drawn[:, :30], sg.sample(rows, profile, n=50, seed=3))
-
-
-@pytest.mark.parametrize("kind", ["minimum", "flip-flop", "free"])
-def test_draws_do_not_depend_on_threads(backend, kind, monkeypatch):
-    probabilities = [random_probabilities(np.random.default_rng(i), 40, 3) for i in range(3)]
-    profile = sg.Profile.from_dict(plain(3, **KINDS[kind]))
-    results = []
-    for n_threads in (1, 2, 7):
-        monkeypatch.setattr(kernels, "threads_for", lambda n_items, n=n_threads: n)
-        results.append(
-            [sg.sample(probabilities[0], profile, n=11), *sg.sample(probabilities, profile, n=11, seed=4)]
-        )
-    for others in results[1:]:
-        assert all(np.array_equal(a, b) for a, b in zip(results[0], others, strict=True))
+    twice = sg.sample(np.tile(nights[0], (2, 1)), profile, n=20, seed=9, segments=[0, 30])
+    assert np.array_equal(twice[:, :30], alone[0])
+    assert not np.array_equal(twice[:, 30:], alone[0])  # stretches are drawn independently
 
 
 @pytest.mark.parametrize("keys", [{}, FLIPS], ids=["structured", "automaton"])

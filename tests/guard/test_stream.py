@@ -333,17 +333,6 @@ def test_a_profile_that_sets_its_strength_per_night_streams_at_its_weight_for_st
         sg.StreamingDecoder(profile.replace(streaming=None))
 
 
-def test_nights_of_another_stager_stream_as_the_base_does():
-    nights = [sg.simulate_night("human-psg-3", hours=2, seed=seed).density for seed in range(10)]
-    tuned = sg.tune(nights, "human-psg-3", stager="ours")
-    streaming = sg.Profile.load("human-psg-3").streaming
-    assert tuned.strength.flickers
-    assert sg.StreamingDecoder(tuned).profile.transition_weight == streaming.transition_weight
-    assert sg.StreamingDecoder(tuned, stager="ours").profile.transition_weight == streaming.flickering
-    other = sg.StreamingDecoder(tuned, stager="theirs")
-    assert other.profile.transition_weight == streaming.transition_weight
-
-
 def test_a_greedy_profile_is_decoded_with_the_exact_window_and_says_so():
     profile = sg.Profile.load("kdd2026-mouse-eeg-emg")
     exact = profile.replace(flip_flop=profile.to_dict()["flip_flop"] | {"method": "exact"})
@@ -363,13 +352,6 @@ def test_finish_begins_anew():
     first, second = run(decoder, rows), run(decoder, rows)
     assert first == second
     assert (decoder.n_epochs, decoder.n_committed, decoder.n_pending) == (0, 0, 0)
-
-
-def test_cohorts_are_heeded_where_the_decoder_is_made():
-    caution = {"cohort": "infants", "aliases": [], "action": "warn", "reason": "Counted on adults."}
-    with pytest.warns(sg.StageGuardWarning, match="Counted on adults") as caught:
-        sg.StreamingDecoder(sg.Profile.from_dict(plain(3, not_for=[caution])), cohort="infants")
-    assert caught[0].filename == __file__
 
 
 def test_the_lag_counts_in_whole_epochs():

@@ -123,19 +123,6 @@ def test_every_epoch_is_weighed_by_what_was_given_out_before_it(seed):
     assert sum(stretch) > 20
 
 
-def test_the_cases_of_the_oracle_reach_every_part_of_the_clock():
-    onsets, restarts, spared = 0, 0, 0
-    for seed in range(25):
-        rng = np.random.default_rng([90, seed])
-        case_of(rng, seed)
-        stages = ["WNR"[label] for label in sleepy_rows(rng, 45).argmax(axis=1)]
-        found = [onset_of(stages[:n]) for n in range(46)]
-        onsets += any(onset is not None for onset in found)
-        restarts += any(a is not None and b is None for a, b in itertools.pairwise(found))
-        spared += any(stages[n] != "W" and length_of_bout(stages[: n + 1]) >= 3 for n in range(45))
-    assert min(onsets, restarts, spared) >= 5
-
-
 @pytest.mark.parametrize("name", ["human-psg-5", "human-psg-3", "human-cardiorespiratory-3"])
 def test_without_a_limit_it_is_what_decode_gives_with_that_onset(name):
     profile = sg.Profile.load(name).for_streaming(flickers=True)
@@ -200,14 +187,6 @@ def test_wake_before_the_night_changes_nothing(n_before, seed, lag):
     assert found[n_before:] == expected
     if plainly.clock_onset is not None:
         assert shifted.clock_onset == plainly.clock_onset + n_before
-
-
-@pytest.mark.parametrize("lag", [0.0, 30.0, 120.0])
-def test_a_limit_is_kept_with_a_clock(lag):
-    decoder = sg.StreamingDecoder("human-psg-5", max_lag_seconds=lag)
-    for row in sg.simulate_night("human-psg-5", hours=1, seed=3).density.probabilities:
-        decoder.push(row)
-        assert decoder.n_pending <= lag / 30
 
 
 def test_epochs_without_evidence_are_weighed_too():
