@@ -219,7 +219,7 @@ def test_a_band_profile_is_summed_at_the_strength_decode_chooses(backend):
     np.testing.assert_allclose(found.probabilities, fixed.probabilities, atol=1e-12)
     constant = night.n_epochs * np.log(shares.sum())
     assert found.log_evidence == pytest.approx(fixed.log_evidence - constant, rel=1e-12)
-    assert mentions(found.assumed[-1], "chooses", chosen)
+    assert mentions(found.assumed[-1], "chooses", chosen.step, f"{chosen.transition_weight:g}")
     assert not any("strength" in line for line in fixed.assumed)
 
 

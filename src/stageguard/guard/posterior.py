@@ -63,22 +63,13 @@ class Posterior(Hypnodensity):
     It is a `Hypnodensity` and can be used as one. Its `argmax` is the most probable stage of each epoch by
     itself, which need not be a path that the profile allows; `decode` finds such a path.
 
-    Attributes
-    ----------
-    probabilities : array, shape (n_epochs, n_stages)
-        Marginals; NaN where there is no evidence for more than five minutes.
-    log_evidence : float
-        Log of the sum over all paths of exp(score), in nats, stretches added up; the mean over offsets under
-        a profile with `posterior` rules.
-    transition_weight, prior_exponent : float
-        How strongly the profile acted: what its `posterior` rules say, else what `decode` uses on this night.
-    profile : Profile
-        The profile it was computed with.
-    assumed : tuple of str
-        What had to be assumed about the input, and how it was computed.
+    `probabilities` are marginals, NaN where there is no evidence for more than five minutes; `assumed` says
+    how they were computed.
     """
 
+    # log of the sum over all paths of exp(score), in nats; the mean over offsets under `posterior` rules
     log_evidence: float = float("nan")
+    # how strongly the profile acted: what its `posterior` rules say, else what `decode` uses on this night
     transition_weight: float = float("nan")
     prior_exponent: float = 0.0
     profile: Profile | None = None
@@ -282,19 +273,17 @@ def sample_like(result: Decoding, *, n: int, seed: int = 0) -> Labels:
 
 def posterior_like(result: Decoding) -> Posterior:
     """Return the posterior of a decoded night; see `posterior`."""
-    profile, night = result.profile, result.night
-    if profile.posterior is not None:
-        marginals, log_sums = smooth_night(profile, uncut(result), fixed_offsets(profile))
-        marginals[result.hypnogram.labels < 0] = np.nan
-        # the mean of the sums themselves would be that of the one offset that lifts every stage most
-        acted = float(log_sums.mean()), profile.posterior.weight, profile.prior_exponent
-        return _described(profile, night, marginals, *acted, (ERRORS_ALL_NIGHT,))
-    if profile.strength is None:
-        return _at_fixed_strength(profile, night)
-    marginals, log_sum = smooth_at(night, profile, result.setting)
-    acted = log_sum, result.setting.transition_weight, result.strength.prior_exponent
-    chosen = f"the strength is what decode chooses on this night: {result.strength}"
-    return _described(profile, night, marginals, *acted, (chosen,))
+    profile, night, strength = result.profile, result.night, result.strength
+    if profile.posterior is None:
+        chosen = f"the strength is what decode chooses on this night: {strength.step}, transition weight "
+        chosen += f"{result.setting.transition_weight:g}"
+        acting = () if profile.strength is None else (chosen,)
+        return _at_strength(profile, night, result.setting, strength.prior_exponent, acting)
+    marginals, log_sums = smooth_night(profile, uncut(result), fixed_offsets(profile))
+    marginals[result.hypnogram.labels < 0] = np.nan
+    # the mean of the sums themselves would be that of the one offset that lifts every stage most
+    acted = float(log_sums.mean()), profile.posterior.weight, profile.prior_exponent
+    return _described(profile, night, marginals, *acted, (ERRORS_ALL_NIGHT,))
 
 
 def path_marginals(result: Decoding) -> Floats:
@@ -313,16 +302,18 @@ def _posterior_under(night: Night) -> Posterior:
     # the clock counts from the sleep onset of a path, and a rule asks for paths; else none is needed
     if used.strength is None and used.clock is None and used.posterior is None:
         try:
-            return _at_fixed_strength(used, night)
+            return _at_strength(used, night, fixed_setting(used), used.prior_exponent)
         except InputError:
             pass  # decode says which pins leave no path
     return posterior_like(decode_night(night))
 
 
-def _at_fixed_strength(profile: Profile, night: Night) -> Posterior:
-    setting = fixed_setting(profile)
+def _at_strength(
+    profile: Profile, night: Night, setting: Setting, prior_exponent: float, acting: tuple[str, ...] = ()
+) -> Posterior:
     marginals, log_sum = smooth_at(night, profile, setting)
-    return _described(profile, night, marginals, log_sum, setting.transition_weight, profile.prior_exponent)
+    acted = log_sum, setting.transition_weight, prior_exponent
+    return _described(profile, night, marginals, *acted, acting)
 
 
 def _described(
@@ -332,7 +323,7 @@ def _described(
     log_sum: float,
     transition_weight: float,
     prior_exponent: float,
-    acting: tuple[str, ...] = (),
+    acting: tuple[str, ...],
 ) -> Posterior:
     """Return marginals with what is known about the night."""
     window = (EXACT_WINDOW,) if profile.flip_flop.is_greedy else ()
