@@ -69,12 +69,6 @@ def test_a_cohort_nobody_cautions_against_is_silent(backend):
     assert result.cohort == "healthy adults"
 
 
-def test_a_batch_warns_once_about_its_cohort(backend):
-    with pytest.warns(StageGuardWarning, match="Other stages apply") as caught:
-        sg.decode([night(), night(seed=1)], profile_of(not_for=CAUTIONS), cohort="infants")
-    assert len(caught) == 1
-
-
 def test_provenance_holds_what_a_rerun_needs(backend):
     result = sg.decode(night(), profile_of(), epoch_seconds=20.0, cohort="adults", trained="natural")
     facts = result.provenance()
@@ -89,12 +83,6 @@ def test_provenance_holds_what_a_rerun_needs(backend):
     assert '"natural"' in text
 
 
-def test_trained_is_kept_as_told_and_no_word_is_balanced(backend):
-    assert sg.decode(night(), profile_of(), trained="natural").trained == "natural"
-    assert sg.decode(night(), profile_of(), trained="balanced").trained == "balanced"
-    assert sg.decode(night(), profile_of()).trained in (None, "balanced")
-
-
 def test_changed_compares_with_argmax_where_there_is_one(backend):
     array = lone_epochs(3)
     array[20:22] = np.nan
@@ -104,13 +92,6 @@ def test_changed_compares_with_argmax_where_there_is_one(backend):
     assert result.changed.sum() == 2  # the third lone epoch is lost
     assert np.flatnonzero(result.filled).tolist() == [20, 21]
     assert result.argmax.dtype == np.int8
-
-
-def test_stages_are_names_with_a_mark_where_unscored(backend):
-    array = np.vstack([night(16), np.full((11, 3), np.nan), night(16)])
-    result = sg.decode(array, profile_of())
-    assert set(result.stages[16:27].tolist()) == {"?"}
-    assert set(result.stages[:16].tolist()) <= {"W", "N", "R"}
 
 
 def test_a_result_survives_pickling(backend):
@@ -129,37 +110,11 @@ def test_the_result_cannot_be_written_to(backend):
         result.score = 0.0
 
 
-def test_a_tuple_or_generator_of_nights_is_no_single_night(backend):
-    nights = (night(), night(seed=1))
-    together = sg.decode(list(nights), profile_of())
-    assert [one.hypnogram for one in together] == [sg.decode(p, profile_of()).hypnogram for p in nights]
-    assert sg.decode([night()], profile_of())[0].hypnogram == sg.decode(night(), profile_of()).hypnogram
-
-
 def test_nights_of_densities_and_arrays_may_be_mixed(backend):
     density = sg.Hypnodensity(night(seed=1), sg.StageScheme.named("wnr3"), 30.0)
     first, second = sg.decode([night(), density], profile_of())
     assert any("W, N, R" in text for text in first.assumed)
     assert not any("W, N, R" in text for text in second.assumed)
-
-
-def test_a_result_does_not_follow_the_callers_array(backend):
-    probabilities = night()
-    result = sg.decode(probabilities, profile_of(transition_weight=0.0))
-    before = result.score, result.density.probabilities.copy()
-    probabilities[:] = probabilities[::-1].copy()
-    assert result.score == before[0]
-    assert np.array_equal(result.density.probabilities, before[1])
-
-
-def test_results_do_not_follow_the_arrays_of_a_list(backend):
-    nights = [night(seed=seed)[: 60 + 7 * seed] for seed in range(5)]
-    kept = [probabilities.copy() for probabilities in nights]
-    results = sg.decode(nights, profile_of())
-    for probabilities in nights:
-        probabilities[:] = 0.0
-    assert [one.hypnogram for one in results] == [sg.decode(p, profile_of()).hypnogram for p in kept]
-    assert all(np.array_equal(one.density.probabilities, p) for one, p in zip(results, kept, strict=True))
 
 
 def test_results_of_a_list_do_not_follow_arrays_that_are_written_to(backend):
@@ -188,12 +143,6 @@ def test_nights_of_a_read_only_stack_are_not_copied(backend):
     stack = np.stack([night(seed=seed) for seed in range(3)])
     stack.flags.writeable = False
     assert all(np.shares_memory(one.night.probabilities, stack) for one in sg.decode(stack, profile_of()))
-
-
-def test_an_unlisted_cohort_is_noted(backend):
-    assert any(
-        "'shift workers'" in text for text in sg.decode(night(), profile_of(), cohort="shift workers").assumed
-    )
 
 
 def test_a_flickering_night_may_change_more_before_a_person_has_to_look():

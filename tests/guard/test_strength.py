@@ -10,10 +10,8 @@ import oracle
 import stageguard as sg
 from messages import mentions
 from nights import plain, random_probabilities
-from stageguard.errors import InputError, StageGuardWarning
-from stageguard.guard.decoding import Strength
+from stageguard.errors import StageGuardWarning
 from stageguard.report.guard_words import advice, in_short, reason
-from stageguard.report.summary import summary_of
 
 STEPS = ("lowered", "raised", "raised then lowered", "untouched")
 NAMES = {2: ("W", "S"), 3: ("W", "N", "R"), 5: ("W", "N1", "N2", "N3", "R")}
@@ -235,13 +233,6 @@ def test_a_night_inside_the_band_is_argmax_untouched(backend):
     assert (result.strength.transition_weight, result.strength.prior_exponent) == (0.0, 0.0)
 
 
-def test_untouched_holds_with_minimum_bouts_too(backend):
-    probabilities = np.where(np.arange(3) == np.array([0] * 30 + [2] + [1] * 30)[:, None], 0.9, 0.05)
-    result = sg.decode(probabilities, band_profile(0.03, min_bout_seconds={"R": 90}))
-    assert result.strength.step == "untouched"
-    assert result.hypnogram.labels.tolist() == probabilities.argmax(axis=1).tolist()
-
-
 def test_only_natural_training_allows_raising(backend):
     probabilities = calm_night()
     profile = band_profile(0.1)
@@ -310,37 +301,6 @@ def test_target_leaves_stages_that_are_hardly_starved(backend):
     assert result.strength.step == "untouched"
 
 
-def test_the_output_says_what_knowing_the_training_would_change(backend):
-    unknown = quietly(calm_night(), band_profile(0.1))
-    told = " ".join((*unknown.assumed, *advice(unknown), reason(unknown.strength)))
-    assert "natural" in told
-    known = quietly(calm_night(), band_profile(0.1), trained="balanced")
-    assert "natural" not in " ".join((*known.assumed, *advice(known)))
-    assert unknown.trained != "natural"
-
-
-def test_unknown_word_for_training_is_refused():
-    with pytest.raises(InputError, match=r"(?s)trained.*natrual.*natural"):
-        sg.decode(calm_night(), band_profile(), trained="natrual")
-
-
-def test_a_fixed_weight_says_so(backend):
-    mapping = mapping_of(3, np.random.default_rng(1), transition_weight=0.7)
-    result = quietly(calm_night(), sg.Profile.from_dict(mapping))
-    strength = result.strength
-    assert (strength.rule, strength.step, strength.transition_weight) == ("fixed", "fixed", 0.7)
-    assert np.isnan(strength.fi_low)
-    assert np.isnan(strength.fi_high)
-    assert "0.7" in reason(strength)
-
-
-def test_targets_scale_with_the_epoch_length(backend):
-    profile = band_profile(0.08)
-    result = quietly(calm_night(), profile, epoch_seconds=15.0)
-    assert result.strength.fi_low == pytest.approx(0.5 * 0.08 / 2)
-    assert result.strength.fi_high == pytest.approx(2 * 0.08 / 2)
-
-
 def test_a_batch_sets_the_strength_night_by_night(backend):
     rng = np.random.default_rng(30)
     nights = [night(rng, 3, noise=1.5), calm_night(), night(rng, 3, noise=0.4), night(rng, 3, n_epochs=80)]
@@ -377,15 +337,6 @@ def test_a_gap_at_either_end_is_no_stage_change(backend, at):
     asleep = calm_night(60)[:, [1, 0, 2]]  # not the stage that comes first
     probabilities = np.insert(asleep, [at] * 20, np.nan, axis=0)
     assert quietly(probabilities, band_profile(0.02)).strength.fi_before == 0.0
-
-
-def test_str_names_the_step_and_the_numbers(backend):
-    rng = np.random.default_rng(31)
-    result = quietly(night(rng, 3, noise=2.0), band_profile(0.03))
-    text = reason(result.strength)
-    assert result.strength.step == "lowered"
-    assert f"{result.strength.transition_weight:g}" in text
-    assert "\n" not in text
 
 
 def test_match_with_the_stagers_median_keeps_half_of_what_tells_a_night_from_it():
@@ -476,18 +427,6 @@ def test_what_keeps_rem_is_told(backend):
     assert abs(shares[1] - expected) < abs(shares[0] - expected)
 
 
-@pytest.mark.parametrize("step", ["untouched", "hard", "lowered", "raised", "raised then lowered"])
-def test_a_rule_without_a_band_speaks_of_none(step):
-    """A band is optional in what a rule reports; without one, every night ends where the rule allows."""
-    facts = {"transition_weight": 0.2, "prior_exponent": 0.1, "fi_before": 0.2, "fi_after": 0.1}
-    strength = Strength(rule="own", step=step, **facts, fi_yielded=0.15)
-    assert strength.is_reached
-    assert "nan" not in reason(strength) + in_short(strength)
-    banded = replace(strength, fi_low=0.3, fi_high=0.4)
-    assert not banded.is_reached
-    assert mentions(reason(banded), "0.300 to 0.400")
-
-
 def flickering(seed, n_stages):
     """A night of blocks, seldom REM, from a stager that flickers and gives REM some share everywhere."""
     rng = np.random.default_rng(seed)
@@ -518,13 +457,6 @@ def test_a_balance_invents_no_rem(name, n_stages):
     assert ("lowered", True) in steps and ("lowered", False) in steps
 
 
-def test_rem_that_is_never_the_likeliest_is_not_smoothed_into_being():
-    asleep = np.repeat(np.arange(8) % 2, 120) ^ (np.random.default_rng(0).random(960) < 0.2)
-    result = quietly(np.array([[0.5, 0.3, 0.2], [0.3, 0.5, 0.2]])[asleep], "human-psg-3")
-    assert result.strength.step == "lowered"
-    assert np.mean(result.hypnogram.labels == 2) <= 0.3
-
-
 def test_smoothing_alone_invents_no_rem_either():
     """REM is second in every epoch, and on average the likeliest: smoothing to it is no smoothing."""
     asleep = (np.random.default_rng(0).random(960) < 0.5).astype(int)
@@ -532,16 +464,3 @@ def test_smoothing_alone_invents_no_rem_either():
     assert result.strength.step == "hard" and not (result.hypnogram.labels == 2).any()
     assert "REM that neither argmax nor the probabilities hold" in in_short(result.strength)
     assert "REM that neither argmax nor the probabilities hold" in sg.methods_text(result)
-
-
-@pytest.mark.parametrize(("name", "limit"), [("human-psg-3", 1.986), ("human-psg-5", 1.5)])
-def test_a_night_within_the_limit_says_which(name, limit):
-    experts = sg.Profile.load(name).strength.fi_target
-    n_stages = sg.Profile.load(name).scheme.n_stages
-    labels = np.repeat(np.arange(int(1.4 * experts * 960)) % 2, int(1 / (1.4 * experts)))
-    result = quietly(np.eye(n_stages)[labels] * 0.9 + 0.1 / n_stages, name)
-    assert result.strength.step == "untouched"
-    assert f"0.5 to {limit:g} times the average expert" in in_short(result.strength)
-    assert result.strength.limit == pytest.approx(limit * experts)
-    shown = {row.key: row.cells()[-1] for row in summary_of(result).indicators}
-    assert shown["fragmentation_index"].endswith(f"left alone up to {limit * experts:.3f}")
