@@ -63,9 +63,3 @@ def test_another_cohort_gets_the_base_at_the_strength_that_is_asked_for():
     assert theirs.is_foreign and "0.4 was given" in reason(theirs.strength)
     ours = nights.decode(rows, fitted, strength=0.4, cohort="our lab")
     assert not ours.is_foreign and ours.profile.min_bout_seconds["R"] == 300
-
-
-def test_no_strength_is_the_profile_itself():
-    profile = sg.Profile.load("human-psg-5")
-    assert profile.at_strength(None) is profile
-    assert profile.at_strength(0.3) is profile.at_strength(0.3)

@@ -176,14 +176,6 @@ def test_early_rem_that_is_long_and_well_supported_stays():
         assert (result.hypnogram.labels[30 : 30 + n_epochs] == 2).all()
 
 
-def test_pins_overrule_the_clock_and_the_strength_says_so():
-    rows = night_with_rem(1)
-    result = decode(rows, profile_of(clock=CLOCK), pins={30: "R"})
-    assert result.hypnogram.labels[30] == 2
-    assert result.strength.clock_overruled == (30,)
-    assert mentions(reason(result.strength), "overrule it at", 30)
-
-
 @pytest.mark.parametrize(
     ("wake_epochs", "restarts"), [(119, False), (120, True), (150, True)], ids=lambda value: str(value)
 )
@@ -195,27 +187,6 @@ def test_a_wake_of_an_hour_starts_the_clock_again(wake_epochs, restarts):
     assert found == ((9, 109 + wake_epochs) if restarts else (9,))
     labels[150] = -1  # nobody knows whether that was wake
     assert kernels.active.sleep_onsets(labels, rules.wake, rules.restart_epochs, 0, len(labels)) == (9,)
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_alone_and_in_a_list_a_night_has_the_same_clock(backend, seed):
-    rng = np.random.default_rng([2, seed])
-    mapping = random_mapping(
-        rng, 3, ends="censored", stay="self", flip=None, durations=False, minimum=seed % 2 == 0
-    )
-    mapping["clock"] = random_clock(rng, oracle.stage_names(mapping))
-    profile = sg.Profile.from_dict(mapping)
-    nights = [random_probabilities(rng, int(n), 3, 3.0) for n in rng.integers(1, 60, 6)]
-    nights[1][:] = [0.98, 0.01, 0.01]  # no sleep to count from
-    nights[2][: len(nights[2]) // 2] = np.nan
-    nights[2][-1] = 1 / 3
-    alone, together = [decode(night, profile) for night in nights], decode(nights, profile)
-    for one, of_list in zip(alone, together, strict=True):
-        assert of_list.hypnogram.labels.tobytes() == one.hypnogram.labels.tobytes()
-        assert of_list.score == pytest.approx(one.score, abs=1e-12)
-        assert repr(of_list.strength) == repr(one.strength)  # NaN where a night is too short
-        assert (of_list.night.clock is None) == (one.night.clock is None)
-    assert any(one.night.clock is not None for one in alone)
 
 
 def test_a_segment_of_another_time_has_no_clock():
@@ -242,13 +213,6 @@ def test_a_cohort_can_switch_it_off_and_hears_so():
     assert any(mentions(note, "clock does not") for note in result.assumed)
 
 
-def test_epochs_of_a_batch_have_their_own_clock():
-    nights = [night_with_rem(1), night_with_rem(1)[12:]]
-    one, other = decode(nights, profile_of(clock=CLOCK))
-    assert (one.strength.clock_onsets, other.strength.clock_onsets) == ((20,), (8,))
-    assert np.array_equal(one.hypnogram.labels[12:], other.hypnogram.labels)
-
-
 @pytest.mark.parametrize(
     ("clock", "pattern"),
     [
@@ -269,25 +233,11 @@ def test_what_is_no_clock_is_refused(clock, pattern):
     refusal(error, pattern)
 
 
-def test_a_profile_keeps_its_clock(tmp_path):
-    profile = profile_of(clock=CLOCK | {"weight": 0.5})
-    profile.save(tmp_path / "p.toml")
-    assert sg.Profile.load(tmp_path / "p.toml") == profile
-    assert profile.clock.horizon_minutes == 45.0
-
-
 def test_ties_where_the_clock_says_nothing_stay_the_stagers_own():
     rows = np.tile([0.4, 0.4, 0.2], (300, 1))
     rows[0] = [0.2, 0.6, 0.2]
     result = decode(rows, profile_of(transition_weight=0.0, clock=CLOCK))
     assert np.array_equal(result.hypnogram.labels, rows.argmax(axis=1))
-
-
-def test_where_no_other_rule_acts_the_strength_says_that_only_the_clock_may():
-    left_alone = profile_of(clock=CLOCK).replace(strength={"rule": "target", "fi_target": 0.5})
-    result = decode(night_with_rem(1), left_alone)
-    assert (result.strength.step, int(result.changed.sum())) == ("untouched", 1)
-    assert mentions(reason(result.strength), "may change stages", 20)
 
 
 SHIPPED = ("human-psg-5", "human-psg-3", "human-cardiorespiratory-3", "human-bioradar-3")
@@ -331,12 +281,6 @@ def test_sleep_before_lights_off_is_no_onset():
         decode(rows, profile_of(clock=CLOCK), lights_off=1e6)
 
 
-def test_lights_off_of_a_batch_are_one_a_night():
-    rows = np.concatenate([night_with_rem(1)[20:80], night_with_rem(1)])
-    one, other = decode([rows, rows], profile_of(clock=CLOCK), lights_off=[None, 60 * 30.0])
-    assert (one.strength.clock_onsets, other.strength.clock_onsets) == ((0,), (80,))
-
-
 def test_a_recording_around_the_clock_has_none_unless_lights_off_is_said():
     rows = np.tile(night_with_rem(1), (13, 1))
     result = decode(rows, profile_of(clock=CLOCK))
@@ -350,11 +294,6 @@ def test_a_night_in_a_day_of_wake_keeps_its_clock():
     result = decode(np.concatenate([wake, night_with_rem(1), wake]), profile_of(clock=CLOCK))
     assert result.strength.clock_onsets == (1520,)
     assert result.hypnogram.labels[1530] == 1
-
-
-def test_mice_have_none():
-    with pytest.raises(ProfileError, match="clock and species = 'mouse' exclude each other"):
-        profile_of(clock=CLOCK, species="mouse")
 
 
 def test_a_single_other_epoch_does_not_end_a_bout_that_is_spared():

@@ -141,14 +141,6 @@ def test_rows_that_sum_to_almost_one_are_renormalised(backend, scale):
     assert nearly.score == pytest.approx(exactly.score, abs=1e-9)
 
 
-def test_rows_that_sum_to_almost_one_are_renormalised_without_calibration(backend):
-    probabilities = random_probabilities(np.random.default_rng(20), 40, 3)
-    profile = sg.Profile.from_dict(plain(min_bout_seconds={"R": 60}))
-    exactly, nearly = decode(probabilities, profile), decode(probabilities * (1 + 9e-4), profile)
-    assert nearly.hypnogram.labels.tolist() == exactly.hypnogram.labels.tolist()
-    assert nearly.score == pytest.approx(exactly.score, abs=1e-9)
-
-
 def test_inputs_are_left_alone(backend):
     mapping, probabilities = busy(3, 0)
     probabilities[4] = np.nan

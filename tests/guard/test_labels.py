@@ -72,15 +72,6 @@ def test_the_guard_off_leaves_labels_as_they_are(seed):
     assert result.hypnogram.labels[labels >= 0].tolist() == labels[labels >= 0].tolist()
 
 
-def test_it_is_said_that_confusions_are_assumed():
-    night = sg.Hypnogram(stages_of(1, 400, 5), "aasm5", 30, scorer="a headband")
-    result = quiet(sg.decode, night, "human-psg-5")
-    assert result.assumed[0] == LABELS_ALONE["typical"] and result.source == "a headband"
-    assert result.density.from_labels == "typical"
-    assert result.provenance()["from_labels"] == "typical"
-    assert LABELS_ALONE["typical"] in quiet(sg.posterior, night, "human-psg-5").assumed
-
-
 def test_intervals_and_review_rest_on_confusions_and_say_so(tmp_path, capsys):
     night = sg.Hypnogram(sg.simulate_night("human-psg-5", hours=3, seed=8).density.argmax, "aasm5", 30)
     result = quiet(sg.decode, night, "human-psg-5")
@@ -107,13 +98,6 @@ def test_finer_stages_are_merged_first():
     assert finer.hypnogram == coarse.hypnogram
     with pytest.raises(InputError, match="wnr3"):
         sg.decode(night.merge("wnr3"), "human-psg-5")
-
-
-def test_a_list_of_nights_may_mix_labels_and_probabilities():
-    night = sg.Hypnogram(stages_of(3, 300, 5), "aasm5", 30)
-    made = sg.simulate_night("human-psg-5", hours=2.5, seed=3).density
-    both = quiet(sg.decode, [night, made], "human-psg-5")
-    assert [one.from_labels for one in both] == ["typical", None]
 
 
 @pytest.mark.parametrize("name", ["human-actigraphy-2", "human-bioradar-3", "human-cardiorespiratory-3"])
@@ -162,12 +146,6 @@ def test_files_of_labels_are_decoded_resumed_and_verified(tmp_path, capsys):
     assert smooth.code == 0 and LABELS_ALONE["typical"] in smooth.out
     refused = run("decode", tmp_path / "labels.txt", "-p", "human-actigraphy-2", "-o", tmp_path / "none")
     assert mentions(error_line(refused), "labels.txt", "human-actigraphy-2")
-
-
-def test_options_of_probabilities_do_not_make_labels_of_a_file(tmp_path, capsys):
-    (tmp_path / "labels.txt").write_text("W\nN1\nN2\n" * 40)
-    refused = Runner(capsys)("decode", tmp_path / "labels.txt", "-p", "human-psg-5", "--logits")
-    assert mentions(error_line(refused), "without probabilities")
 
 
 def test_labels_without_a_scored_epoch_are_refused_as_labels():

@@ -95,21 +95,6 @@ def test_the_clock_of_the_base_runs_on_nights_of_others_unless_their_cohort_has_
         assert theirs.strength == plain.strength
 
 
-def test_epochs_of_a_bare_array_last_as_long_as_the_profiles_own():
-    base = profile_of()
-    fitted = base.replace(epoch_seconds=15, cohort="ours", base=base.to_dict())
-    theirs = decode(NIGHT, fitted, cohort="theirs")
-    assert theirs.epoch_seconds == 15
-    plain = decode(NIGHT, base, epoch_seconds=15)
-    assert np.array_equal(theirs.hypnogram.labels, plain.hypnogram.labels)
-
-
-def test_a_result_can_be_made_again_under_its_own_profile():
-    first = decode(NIGHT, tuned())
-    again = decode(NIGHT, first.profile)
-    assert (again.profile, again.assumed) == (first.profile, first.assumed)
-
-
 def test_a_stream_goes_by_what_is_named():
     fitted = profile_of(stager="A", calibration={"biases": {"R": 1.0}})
     assert sg.StreamingDecoder(fitted, stager="A").profile is fitted

@@ -77,12 +77,6 @@ def named(labels):
     return [NAMES[label] for label in labels]
 
 
-def test_the_votes_have_ties_that_staying_would_break_otherwise():
-    rows = np.array([[0, 0, 0, 0, 1.0], [0.5, 0, 0, 0, 0.5], [0, 0, 0, 0, 1.0]])
-    assert decode(rows, BASE.replace(transition_weight=0.03)).hypnogram.labels.tolist() == [4, 4, 4]
-    assert decode(rows, BASE.replace(transition_weight=0.0)).hypnogram.labels.tolist() == [4, 0, 4]
-
-
 @pytest.mark.parametrize("name", ASIDE)
 @HYPOTHESIS
 @given(rows=votes())
@@ -173,15 +167,6 @@ def test_ties_go_to_the_first_stage_of_the_scheme_whatever_the_order_of_columns(
     assert by_name == decode(turned, profile).hypnogram.labels.tolist() == rows.argmax(axis=1).tolist()
     merged = sg.Hypnodensity(rows, "aasm5", 30.0).merge(scheme)
     assert np.array_equal(turned.merge(scheme).probabilities, merged.probabilities)
-
-
-@HYPOTHESIS
-@given(rows=votes(), order=st.permutations(range(5)))
-def test_merged_stages_are_argmax_in_any_order_of_columns(rows, order):
-    coarse = sg.Profile.load("human-psg-3").replace(transition_weight=0.0, clock=None)
-    expected = sg.Hypnodensity(rows, "aasm5", 30.0).merge("wnr3").argmax.tolist()
-    names = [NAMES[place] for place in order]
-    assert decode(rows[:, order], coarse, stages=names).hypnogram.labels.tolist() == expected
 
 
 def test_the_posterior_of_votes_has_their_argmax(backend):
