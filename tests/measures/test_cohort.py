@@ -114,7 +114,7 @@ def test_nights_of_different_schemes_and_scorings_share_a_table():
     assert table.of("stage_minutes_3", "before").tolist()[1] == 0.0
     assert np.isnan(table.of("stage_minutes_3", "after")[0])
     assert np.isnan(table.of("tst_minutes", "before")[0])
-    assert np.isnan(table.delta("tst_minutes")).all()
+    assert np.isnan(table.columns_of("tst_minutes")["delta"]).all()
 
 
 def test_an_expert_in_finer_stages_is_merged():

@@ -243,16 +243,12 @@ class CohortTable:
         columns = {key: self.of(name, key) for key in SCORINGS if key in self.values}
         if {"before", "after"} <= columns.keys():
             expert = {"expert": columns.pop("expert")} if "expert" in columns else {}
-            columns |= {"delta": self.delta(name)} | expert
+            columns |= {"delta": columns["after"] - columns["before"]} | expert
         return columns
 
     def of(self, name: str, scoring: str) -> Floats:
         """Return one measure of all nights in one scoring."""
         return self.values[scoring][:, self.names.index(name)]
-
-    def delta(self, name: str) -> Floats:
-        """Return after minus before."""
-        return self.of(name, "after") - self.of(name, "before")
 
 
 def cohort_table(nights: Sequence[MeasuredScorings]) -> CohortTable:

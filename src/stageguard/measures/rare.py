@@ -72,7 +72,7 @@ def rare_events(decoding: Decoding) -> tuple[RareEvent, ...]:
 
 def early_rem_removed(decoding: Decoding) -> tuple[RareEvent, ...]:
     """Return the stager's early REM that the decoded night has lost, or of which less than half is left."""
-    events = sorted(_early_rem(decoding), key=lambda event: (event.epoch, event.kind))
+    events = (each for each in rare_events(decoding) if each.is_early_rem)
     # a bout that only merged with another is lost as an event, but none of its epochs is
     return tuple(each for each in events if each.n_removed and each.fate in ("lost", "partly removed"))
 
@@ -141,14 +141,13 @@ def _events(
 def _match_events(before: list[int], after: list[int]) -> list[tuple[int, bool, bool]]:
     """Return events and the nights they occur in; the nearest ones of both nights are paired, each once."""
     reach, there = range(-TOLERANCE_EPOCHS, TOLERANCE_EPOCHS + 1), set(after)
-    kept: dict[int, int] = {}
-    taken: set[int] = set()
+    kept: set[int] = set()
     # the nearest first, so that two events close together are not crossed
     for _, i, j in sorted((abs(step), i, i + step) for i in before for step in reach if i + step in there):
-        if i not in kept and j not in taken:
-            kept[i] = j
-            taken.add(j)
-    return [(i, True, i in kept) for i in before] + [(j, False, True) for j in sorted(there - taken)]
+        if i not in kept and j in there:
+            kept.add(i)
+            there.remove(j)
+    return [(i, True, i in kept) for i in before] + [(j, False, True) for j in sorted(there)]
 
 
 def _changes(labels: Labels, source: int, target: int, cuts: Sequence[int]) -> list[int]:

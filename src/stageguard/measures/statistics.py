@@ -27,9 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from math import isnan
-from types import MappingProxyType
 from typing import Literal, get_args
 
 import numpy as np
@@ -460,12 +458,11 @@ def _onset(runs: Indices, shortest_epochs: int) -> float:
     return float(lasting[0, 0]) if len(lasting) else NAN
 
 
-@cache
 def _long_names(scheme: StageScheme) -> Mapping[str, str]:
     """Return YASA's names of the stages, where it has one."""
     names = {name: {"N": "NREM", "S": "SLEEP"}.get(canonical_name(name) or "", name) for name in scheme.names}
-    names |= {} if scheme.wake is None else {scheme.wake: "WAKE"}
-    return MappingProxyType(names | ({} if scheme.rem is None else {scheme.rem: "REM"}))
+    named = {scheme.wake: "WAKE", scheme.rem: "REM"}
+    return {name: named.get(name, long) for name, long in names.items()}
 
 
 def statistics_of_many(labels: Labels, scheme: StageScheme, epoch_seconds: float) -> dict[str, Floats]:

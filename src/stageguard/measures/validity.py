@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import isnan, sqrt
 from typing import Any, Literal
 
@@ -263,7 +262,6 @@ def _ratio(count: float | None, of: int, if_empty: str, if_none: str = "", scale
     return (scale * count / of, "") if of else (NAN, if_empty)
 
 
-@lru_cache(maxsize=16)
 def _paper_mask(scheme: StageScheme) -> Mask | None:
     """Return which pairs of stages are W to R or R to NREM; None if the stages cannot be merged so."""
     try:
