@@ -172,6 +172,7 @@ def validity(
     >>> sg.validity(night).looks_like_experts
     True
     """
+    hypnogram = hypnogram_of(night)
     if profile is not None:
         profile = as_profile(profile)
     elif isinstance(night, Decoding):
@@ -179,7 +180,7 @@ def validity(
     else:
         raise InputError("a Hypnogram comes without a profile, expected one: profile='human-psg-5'.")
     period = period_for(night, profile, (lights_off, lights_on))
-    return validity_of(hypnogram_of(night), profile, period, cuts_of(night), expert)
+    return validity_of(hypnogram, profile, period, cuts_of(night), expert)
 
 
 def validity_of(
