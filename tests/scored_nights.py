@@ -42,7 +42,7 @@ def certain(hypnogram: sg.Hypnogram, confidence=0.9) -> sg.Hypnodensity:
 
 def fit_report(own: Cohort, base="human-psg-3", **options):
     """Fit without warnings."""
-    options = {"groups": own.groups} | options
+    options = {"subjects": own.groups} | options
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StageGuardWarning)
         return sg.fit_report(own.hypnograms, own.densities, base=base, **options)

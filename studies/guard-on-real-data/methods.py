@@ -123,7 +123,7 @@ def without_labels(task: Task, nights: Sequence[TaskNight]) -> dict[str, sg.Prof
         given_to(shipped, task, nights),
         shipped.replace(strength=target, shares=shares),
         stager=task.stager,
-        groups=[night.subject for night in nights],
+        subjects=[night.subject for night in nights],
         trained=task.trained,
     )
     return {
@@ -163,7 +163,7 @@ def fit_report(task: Task, train: Sequence[TaskNight]) -> FitReport:
             experts(task, train),
             said(task, train) if task.kind == "labels" else [n.probabilities for n in train],
             base=sg.Profile.load(task.base).replace(clock=clock_of(task)),
-            groups=[n.subject for n in train],
+            subjects=[n.subject for n in train],
             cohort=task.cohort,
             stager=task.stager,
             epoch_seconds=task.epoch_seconds,
@@ -175,7 +175,7 @@ def _paper(task: Task, train: Sequence[TaskNight]) -> sg.Profile:
     """Return the paper's rules with transitions counted on training nights."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sg.StageGuardWarning)
-        counted = sg.fit(experts(task, train), base=task.base, groups=[n.subject for n in train])
+        counted = sg.fit(experts(task, train), base=task.base, subjects=[n.subject for n in train])
     if task.paper is not None:
         return sg.Profile.load(task.paper).replace(transitions=counted.to_dict()["transitions"])
     kept = {k: v for k, v in counted.to_dict().items() if k not in ("strength", "clock", *PAPER_5)}

@@ -73,7 +73,7 @@ def test_it_writes_the_profile_that_fit_returns(folder, run):
             experts,
             densities,
             base=BASE,
-            groups=[f"s{i // 2}" for i in range(6)],
+            subjects=[f"s{i // 2}" for i in range(6)],
             cohort="our lab",
             name="lab",
         )
@@ -87,7 +87,7 @@ def test_json_holds_every_candidate(folder, run):
     assert ran.code == 0, ran.err
     report = ran.json
     assert [row["candidate"] for row in report["candidates"]][:2] == ["argmax", "the default"]
-    assert mentions(report["notes"], "groups", "taken")
+    assert mentions(report["notes"], "subjects", "taken")
     assert report["output"] == "lab.toml"
     assert sg.Profile.load("lab.toml").sha256 == report["profile"]["sha256"]
 

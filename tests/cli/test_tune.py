@@ -152,7 +152,7 @@ def test_shares_are_repaired_over_people_and_the_decoding_is_verified(too_much_n
     assert ran.code == 0, ran.err
     tuned = sg.Profile.load("t.toml")
     given = [sg.read_density(f"nights/n{i}.csv") for i in range(10)]
-    assert tuned == sg.tune(given, "human-psg-5", name="t", groups=[i // 2 for i in range(10)])
+    assert tuned == sg.tune(given, "human-psg-5", name="t", subjects=[i // 2 for i in range(10)])
     assert tuned.share_repair is not None and tuned.shares.repair.n_people == 5
     moved = tuned.shares.repair.describe(tuned.scheme.names)
     assert moved in " ".join(ran.out.split())

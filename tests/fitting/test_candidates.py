@@ -30,7 +30,7 @@ def flickering():
 @pytest.fixture(scope="module")
 def material(flickering):
     own = flickering
-    return read_nights(own.hypnograms, own.densities, sg.Profile.load(BASE), groups=own.groups)
+    return read_nights(own.hypnograms, own.densities, sg.Profile.load(BASE), subjects=own.groups)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_argmax_shows_the_experts_stage_totals(flickering):
         for d in flickering.densities
     ]
     base = sg.Profile.load(BASE)
-    nights = read_nights(flickering.hypnograms, skewed, base, groups=flickering.groups)
+    nights = read_nights(flickering.hypnograms, skewed, base, subjects=flickering.groups)
     own = learn(FitBase(base, 30.0), nights)
 
     def shares(candidate):
@@ -135,19 +135,19 @@ def test_from_ten_nights_on_the_default_is_tuned_on_training_nights_alone(flicke
         for night, found in zip(test, decode_by(own, DEFAULT, test, None), strict=True):
             plain = decode(flickering.densities[night.number], tuned, stager="any")
             assert np.array_equal(found.hypnogram.labels, plain.hypnogram.labels)
-    few = learn(FitBase(base, 30.0), material.of_groups(material.groups[:4]))
+    few = learn(FitBase(base, 30.0), material.of(material.subjects[:4]))
     assert few.default.strength == base.strength and few.default.clock == base.clock
 
 
-def test_no_group_is_on_both_sides_of_a_split(material):
+def test_no_subject_is_on_both_sides_of_a_split(material):
     folds = split(material, 5, seed=3)
-    held = [group for _, test in folds for group in test.groups]
-    assert sorted(held) == sorted(material.groups)
+    held = [group for _, test in folds for group in test.subjects]
+    assert sorted(held) == sorted(material.subjects)
     for train, test in folds:
-        assert not set(train.groups) & set(test.groups)
+        assert not set(train.subjects) & set(test.subjects)
         assert len(train) + len(test) == 16
-    assert [test.groups for _, test in split(material, 5, seed=3)] == [test.groups for _, test in folds]
-    assert [test.groups for _, test in split(material, 5, seed=4)] != [test.groups for _, test in folds]
+    assert [test.subjects for _, test in split(material, 5, seed=3)] == [test.subjects for _, test in folds]
+    assert [test.subjects for _, test in split(material, 5, seed=4)] != [test.subjects for _, test in folds]
 
 
 def test_missing_nights_up_to_fifteen_count_as_the_base_profiles(lesson):

@@ -39,7 +39,7 @@ def fitted(matrices, labels, nights):
 
 
 def test_it_fits_what_fit_fits(fitted, nights):
-    profile = sg.fit(nights.hypnograms, nights.densities, base=BASE, groups=nights.groups)
+    profile = sg.fit(nights.hypnograms, nights.densities, base=BASE, subjects=nights.groups)
     assert fitted.profile_.transitions == profile.transitions
     assert fitted.report_.chosen.name == profile.provenance["chosen"]
     assert (fitted.classes_.tolist(), fitted.n_features_in_) == ([0, 1, 2], 3)
@@ -125,7 +125,7 @@ def test_a_weight_leaves_the_choice_to_a_search(matrices, labels, nights):
     assert weighted > plain + 0.01
     best = search.best_estimator_.profile_
     assert best.transition_weight == 1.0 and best.strength is None
-    expected = sg.fit(nights.hypnograms, base=BASE, groups=nights.groups)
+    expected = sg.fit(nights.hypnograms, base=BASE, subjects=nights.groups)
     assert best.transitions == expected.transitions
     with pytest.raises(ValueError, match="transition_weight"):
         sg.SemiMarkovDecoder(BASE, transition_weight=-1.0).fit(matrices, labels)

@@ -102,7 +102,7 @@ def test_the_same_seed_gives_the_same_profile_in_any_order_and_by_any_executor(f
     few = flickering.without(*range(10, 16))
     order = [7, 2, 9, 0, 4, 1, 8, 3, 6, 5]
     shuffled = Cohort(*([values[i] for i in order] for values in (few.densities, few.hypnograms, few.groups)))
-    for options in ({}, {"groups": None}):
+    for options in ({}, {"subjects": None}):
         first, again = fit_report(few, **options), fit_report(shuffled, **options)
         assert again.profile.to_dict() == first.profile.to_dict()
         for place, i in enumerate(order):
@@ -151,7 +151,7 @@ def test_where_nothing_is_better_the_profile_is_the_default():
     scored = cohort(5)
     perfect = [certain(expert) for expert in scored.hypnograms]
     with pytest.warns(StageGuardWarning) as caught:
-        found = sg.fit_report(scored.hypnograms, perfect, base=BASE, groups=scored.groups)
+        found = sg.fit_report(scored.hypnograms, perfect, base=BASE, subjects=scored.groups)
     assert len(caught) == 1 and mentions(caught[0].message, BASE, "It steps aside")
     assert found.steps_aside and found.profile.provenance["steps_aside"] and found.chosen == DEFAULT
     base = sg.Profile.load(BASE)
@@ -203,7 +203,7 @@ def test_a_choice_that_harms_nights_held_out_is_taken_back(report, gains, words)
 def test_few_subjects_compare_little_and_are_warned_of():
     scored = cohort(3, sharpness=2.0)
     with pytest.warns(StageGuardWarning) as caught:
-        found = sg.fit_report(scored.hypnograms, scored.densities, base=BASE, groups=scored.groups)
+        found = sg.fit_report(scored.hypnograms, scored.densities, base=BASE, subjects=scored.groups)
     assert any(mentions(one.message, 3, "few") for one in caught)
     assert mentions(found.notes, "match", 3, 15)
     assert found.nested is not None
@@ -215,7 +215,7 @@ def test_a_stager_that_knows_nothing_is_left_alone_and_said_to():
     scored = cohort(6, sharpness=2.0)
     flat = [np.full_like(density.probabilities, 1 / 3) for density in scored.densities]
     with pytest.warns(StageGuardWarning) as caught:
-        found = sg.fit_report(scored.hypnograms, flat, base=BASE, groups=scored.groups)
+        found = sg.fit_report(scored.hypnograms, flat, base=BASE, subjects=scored.groups)
     assert any(mentions(one.message, "0.000", "well", 0) for one in caught)
     assert found.steps_aside and mentions(found.reason, "hardly more than", "chance")
 
@@ -238,7 +238,7 @@ def test_hypnograms_alone_give_transitions_and_bands():
     scored = cohort(12, hours=4)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = sg.fit_report(scored.hypnograms, base=BASE, groups=scored.groups)
+        found = sg.fit_report(scored.hypnograms, base=BASE, subjects=scored.groups)
     base, profile = sg.Profile.load(BASE), found.profile
     assert found.rows == () and found.chosen is None and not found.steps_aside
     assert profile.transitions != base.transitions

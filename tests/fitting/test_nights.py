@@ -44,14 +44,13 @@ def changed(nights, i, *, density=None, hypnogram=None):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"groups": list("aabbc"), "subjects": ["s1", "s2", "s2", "s3", "s4"]}, ("'s2'", "'a'", "'b'")),
-        ({"groups": ["a"] * 5}, (1, 2, 15, "without densities")),
-        ({"groups": ["a", "b"]}, ("groups", 2, 5, "nights")),
-        ({"groups": "abcde"}, ("'abcde'", 5)),
-        ({"groups": {1, 2, 3, 4, 5}}, (5,)),
-        ({"groups": ["a", "b", None, "c", "d"]}, ("groups: night 2 has none",)),
-        ({"groups": ["a", "b", " ", "c", "d"]}, ("groups: night 2 has none",)),
-        ({"groups": ["a", "b", float("nan"), "c", "d"]}, ("groups: night 2 has none",)),
+        ({"subjects": ["a"] * 5}, (1, 2, 15, "without densities")),
+        ({"subjects": ["a", "b"]}, ("subjects", 2, 5, "nights")),
+        ({"subjects": "abcde"}, ("'abcde'", 5)),
+        ({"subjects": {1, 2, 3, 4, 5}}, (5,)),
+        ({"subjects": ["a", "b", None, "c", "d"]}, ("subjects: night 2 has none",)),
+        ({"subjects": ["a", "b", " ", "c", "d"]}, ("subjects: night 2 has none",)),
+        ({"subjects": ["a", "b", float("nan"), "c", "d"]}, ("subjects: night 2 has none",)),
         ({"n_folds": 1}, ("n_folds", 1, 2)),
         ({"seed": -1}, ("seed", -1, "least", 0)),
         ({"fragmentation_weight": -2}, ("fragmentation_weight", -2, 0)),
@@ -61,7 +60,7 @@ def changed(nights, i, *, density=None, hypnogram=None):
     ],
 )
 def test_options_that_do_not_fit_the_nights_are_refused(nights, options, words):
-    assert mentions(complaint(nights, **({"groups": nights.groups} | options)), *words)
+    assert mentions(complaint(nights, **({"subjects": nights.groups} | options)), *words)
 
 
 def test_lists_must_belong_together(nights):
@@ -110,7 +109,7 @@ def test_overlapping_nights_of_one_subject_are_refused(nights):
         experts = [replace(e, start=s) for e, s in zip(nights.hypnograms, starts, strict=True)]
         return Cohort(nights.densities, experts, ["a", "a", "b", "b", "c"])
 
-    assert mentions(complaint(placed(0, 1, 0, 24, 48), groups=[*"aabbc"]), 0, 1, "'a'")
+    assert mentions(complaint(placed(0, 1, 0, 24, 48), subjects=[*"aabbc"]), 0, 1, "'a'")
     fit_report(placed(0, 2, 0, 24, 48))  # one begins as the other ends
 
 
@@ -121,7 +120,7 @@ def test_a_night_given_twice_is_refused_whoever_scored_it(nights, n_epochs):
     other[7] = -1
     experts = [*nights.hypnograms, sg.Hypnogram(other, WNR3, 30.0)]
     own = Cohort([*nights.densities, again], experts, [*"abcdef"])
-    assert mentions(complaint(own, groups=own.groups), 1, 5, "twice")
+    assert mentions(complaint(own, subjects=own.groups), 1, 5, "twice")
     scored = Cohort(None, [*nights.hypnograms, nights.hypnograms[1]], [])
     assert mentions(complaint(scored), 1, 5, "twice")
 
@@ -129,7 +128,7 @@ def test_a_night_given_twice_is_refused_whoever_scored_it(nights, n_epochs):
 def test_missing_stages_are_warned_of_and_taken_from_the_base(nights):
     without = [replace(e, labels=np.where(e.labels == 2, 1, e.labels)) for e in nights.hypnograms]
     with pytest.warns(StageGuardWarning) as caught:
-        profile = sg.fit(without, base=BASE, groups=nights.groups)
+        profile = sg.fit(without, base=BASE, subjects=nights.groups)
     assert mentions(caught[0].message, "'R'", 5, "'human-psg-3'")
     base = np.array(sg.Profile.load(BASE).transitions[2])
     assert profile.transitions[2] == pytest.approx(0.95 * base + 0.05 / 3, rel=1e-4)
@@ -146,7 +145,7 @@ def labelled():
 @pytest.fixture(scope="module")
 def material(labelled):
     base = sg.Profile.load(BASE)
-    return read_nights(labelled.hypnograms, labelled.densities, base, groups=labelled.groups)
+    return read_nights(labelled.hypnograms, labelled.densities, base, subjects=labelled.groups)
 
 
 def test_shares_are_what_experts_say_where_the_stager_says_a_stage(labelled, material):
@@ -169,14 +168,14 @@ def test_a_label_that_is_mostly_wrong_stays_the_likeliest():
 def test_no_row_of_a_person_was_counted_on_that_person_or_on_people_held_out(material):
     def check(nights, counted_on):
         for night in nights:
-            others = [other for other in counted_on if other.group != night.group]
+            others = [other for other in counted_on if other.subject != night.subject]
             np.testing.assert_array_equal(
                 night.density.probabilities, confusion_shares(others, 3)[night.said]
             )
 
     check(material, material)
     for train, test in split(material, 3, seed=0):
-        assert not set(train.groups) & set(test.groups)
+        assert not set(train.subjects) & set(test.subjects)
         check([*train, *test], train)
 
 

@@ -137,11 +137,11 @@ def test_a_named_cohort_switches_the_repair_off_when_tuned_and_when_decoded():
 def test_people_are_counted_and_not_nights():
     given = [*nights((0.30, 0.50, 0.20), n=9), *(night(OFF, 100 + i) for i in range(30))]
     apart = sg.tune(given, base())
-    together = sg.tune(given, base(), groups=[*range(9), *("one",) * 30])
+    together = sg.tune(given, base(), subjects=[*range(9), *("one",) * 30])
     assert apart.shares.repair.n_people == 39
     assert together.provenance["shares"] == "in range"
-    with pytest.raises(InputError, match=naming("groups", 2, 39)):
-        sg.tune(given, base(), groups=["a", "b"])
+    with pytest.raises(InputError, match=naming("subjects", 2, 39)):
+        sg.tune(given, base(), subjects=["a", "b"])
 
 
 def test_decode_moves_stages_of_the_tuned_stager_by_the_repair():

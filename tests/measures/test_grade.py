@@ -157,7 +157,7 @@ def test_a_verdict_needs_three_scorers_on_25_people():
 
 def test_nights_of_one_person_count_once():
     nights, experts = made_cohort(6)
-    card = sg.grade([*experts, *experts], [*nights, *nights], people=[*"abcdef"] * 2)
+    card = sg.grade([*experts, *experts], [*nights, *nights], subjects=[*"abcdef"] * 2)
     once = sg.grade(experts, nights)
     assert card.n_people == 6
     assert len(card.nights) == 12
@@ -262,7 +262,7 @@ def test_the_shipped_table_knows_what_is_graded(scheme):
     [
         ({"nights": []}, ["0 nights"]),
         ({"experts": [[None] * 4] * 6}, ["night 1"]),
-        ({"people": ["a"]}, ["1 people", "6"]),
+        ({"subjects": ["a"]}, ["1 subjects", "6"]),
         ({"scorers": ["a"]}, ["1 scorers", "4"]),
         ({"ids": [*"abcdea"]}, ["'a'"]),
         ({"scorers": [*"wxyx"]}, ["'x'"]),

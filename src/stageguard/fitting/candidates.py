@@ -63,11 +63,11 @@ ARGMAX, DEFAULT = Candidate("argmax"), Candidate("default")
 _SHIFTS: tuple[dict[str, Any], ...] = ({"totals": 0.5}, {"totals": 1.0}, {"biases": True})
 
 
-def candidates_for(n_nights: int, n_groups: int, scheme: StageScheme) -> tuple[Candidate, ...]:
+def candidates_for(n_nights: int, n_subjects: int, scheme: StageScheme) -> tuple[Candidate, ...]:
     """Return what so many nights allow to compare, argmax and the default first, then the plainest first."""
     shifts = [shift for shift in _SHIFTS if "biases" in shift or scheme.wake or scheme.rem]
     found = [ARGMAX, DEFAULT]
-    matched = n_nights >= MANY_NIGHTS and n_groups >= FEWEST_MATCHED_SUBJECTS
+    matched = n_nights >= MANY_NIGHTS and n_subjects >= FEWEST_MATCHED_SUBJECTS
     shortest = (1, 3) if scheme.rem is not None else (1,)
     if matched:
         found += [Candidate("match", shares, n) for shares in (0.0, 0.5) for n in shortest]
@@ -230,7 +230,7 @@ def _default(base: FitBase, nights: Nights) -> Profile:
     n_usable = sum(not math.isnan(night.features.fragmentation_index) for night in measured)
     if n_usable < FEWEST_NIGHTS or not can_be_tuned(base.profile):
         return base.untuned
-    tuned, _ = tune_rules(measured, base.profile, [night.group for night in nights], base.cohort)
+    tuned, _ = tune_rules(measured, base.profile, nights.whose, base.cohort)
     return base.at_epochs(tuned)
 
 

@@ -112,7 +112,7 @@ def _inherited(lesson: Lesson, cohort: str | None) -> dict[str, Any]:
 
 
 def _amount(nights: Nights) -> str:
-    n_nights, n_subjects = len(nights), len(set(nights.subjects))
+    n_nights, n_subjects = len(nights), len(nights.subjects)
     return f"{n_nights} scored night{'s' * (n_nights != 1)} of {n_subjects} subject{'s' * (n_subjects != 1)}"
 
 
@@ -122,14 +122,14 @@ def held_out_errors(nights: Nights, decoded: Sequence[Decoding]) -> dict[str, An
     Outputs are measured as those of new nights will be, with the epochs that the expert left out.
     """
     in_order = sorted(nights, key=lambda night: night.number)
-    groups = [night.group for night in in_order]
+    subjects = [night.subject for night in in_order]
     table = errors([night.expert for night in in_order], decoded)
     rounded = {
-        name: by_person([round(value, _DECIMALS) + 0.0 for value in values], groups)
+        name: by_person([round(value, _DECIMALS) + 0.0 for value in values], subjects)
         for name, values in table.items()
     }
-    # by group: the errors of one person must not cover that person's nights
-    judged = {name: coverage(values, groups) for name, values in table.items()}
+    # by subject: the errors of one person must not cover that person's nights
+    judged = {name: coverage(values, subjects) for name, values in table.items()}
     hits: dict[str, list[bool]] = {}
     for night, result in zip(in_order, decoded, strict=True):
         drawn = intervals(result, method="model", n=MODEL_DRAWS, seed=int(night.sha256[:8], 16))
@@ -140,7 +140,7 @@ def held_out_errors(nights: Nights, decoded: Sequence[Decoding]) -> dict[str, An
     by_draws = {name: round(float(np.mean(values)), _DECIMALS) for name, values in hits.items()}
     return {
         "n_nights": len(nights),
-        "n_subjects": len(set(nights.subjects)),
+        "n_subjects": len(nights.subjects),
         "min_first_rem_seconds": FIRST_REM_SECONDS,
         "level_of_coverage": DEFAULT_LEVEL,
         # sorted, so that nobody can be followed from one statistic to the next
@@ -161,8 +161,7 @@ def _provenance(lesson: Lesson, nights: Nights, source: str) -> dict[str, Any]:
             "base": {"name": base.name, "sha256": base.sha256},
             "stageguard": __version__,
             "n_nights": len(nights),
-            "n_subjects": len(set(nights.subjects)),
-            "n_groups": len(nights.groups),
+            "n_subjects": len(nights.subjects),
             "n_scorings": sum(len(night.experts) for night in nights),
             "n_scored_epochs": sum(int(np.count_nonzero(night.truth >= 0)) for night in nights),
             "nights_sha256": nights.sha256(),

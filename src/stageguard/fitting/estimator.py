@@ -123,12 +123,12 @@ class SemiMarkovDecoder(_Estimator):
         base, nights = as_profile(self.profile), _nights(X)
         labels, has_names = _labels_of(y, base.scheme, len(nights))
         if self.transition_weight is not None:  # nothing is left to choose: only the scorings are counted
-            read_nights(labels, nights, base, groups=groups)  # refuses nights that do not fit their scoring
+            read_nights(labels, nights, base, subjects=groups)  # refuses nights that do not fit their scoring
         self.report_ = fit_report(
             labels,
             nights if self.transition_weight is None else None,
             base=base,
-            groups=groups,
+            subjects=groups,
             cohort=self.cohort,
             keep_accuracy=self.keep_accuracy,
             fragmentation_weight=self.fragmentation_weight,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -174,7 +175,6 @@ def fit_report(
     densities: Sequence[Hypnodensity | Hypnogram | npt.NDArray[Any]] | None = None,
     *,
     base: Profile | str,
-    groups: Sequence[Hashable] | None = None,
     subjects: Sequence[Hashable] | None = None,
     cohort: str | None = None,
     stager: str | None = None,
@@ -217,24 +217,22 @@ def fit_report(
     options = GuardOptions(
         stages=stages, epoch_seconds=epoch_seconds, logits=logits, log=log, trained=trained
     )
-    nights = read_nights(
-        experts, densities, profile, options=options, groups=groups, subjects=subjects, kind=statistics
-    )
+    nights = read_nights(experts, densities, profile, options=options, subjects=subjects, kind=statistics)
     fit_base = FitBase(profile, nights.epoch_seconds, cohort, stager)
     names = {"name": name or f"{profile.name}-fitted", "cohort": cohort, "stager": stager}
     counts: dict[str, Any] = {
         "base": profile.name,
         "n_nights": len(nights),
-        "n_subjects": len(set(nights.subjects)),
+        "n_subjects": len(nights.subjects),
         "n_scored_epochs": sum(int(np.count_nonzero(night.truth >= 0)) for night in nights),
     }
     lesson = learn(fit_base, nights)
     if densities is None:  # nothing can be decoded, so that there is nothing to choose among
         counted = Profile.from_dict(counted_document(lesson, nights, names))
         return FitReport(counted, **counts, reason=counted.summary, notes=nights.assumed)
-    n_groups = len(nights.groups)
-    _check_enough(n_groups)
-    candidates = candidates_for(len(nights), n_groups, nights.scheme)
+    n_subjects = len(nights.subjects)
+    _check_enough(n_subjects)
+    candidates = candidates_for(len(nights), n_subjects, nights.scheme)
     choosing = Choosing(fit_base, candidates, criterion, trained, n_folds, seed)
     rows = _select(choosing, nights)
     nested = _held_out(choosing, nights, progress, executor)
@@ -302,11 +300,9 @@ def fit(*nights: Any, **options: Any) -> Profile:
         transitions and bands.
     base : Profile or str
         The profile to start from: stages, bands, cautions.
-    groups : sequence, optional
-        The group of each night, which is kept together when nights are split: its subject, litter or family.
-        Without groups, every night is taken as a subject of its own.
     subjects : sequence, optional
-        The subject of each night, if groups are larger than subjects.
+        Whose each night is; nights of a subject are kept together when nights are split. For litters or
+        families that must not be split, name those. By default every night is another subject's.
     cohort : str, optional
         Who was recorded. Other cohorts are decoded by the base profile.
     stager : str, optional
@@ -328,7 +324,7 @@ def fit(*nights: Any, **options: Any) -> Profile:
         Which statistics. ``night``: TST, SE, SOL, REM latency, WASO, awakenings, bouts. ``day``: minutes and
         bouts of every stage. By default ``day`` if epochs are shorter than 15 s or a recording has 20 h.
     n_folds : int
-        Folds of every cross-validation, at most as many as there are groups.
+        Folds of every cross-validation, at most as many as there are subjects.
     seed : int
         The same nights and seed give the same folds and profile, whatever the order of the nights.
     progress : callable, optional
@@ -353,20 +349,19 @@ def fit(*nights: Any, **options: Any) -> Profile:
 
 
 def split(nights: Nights, n_folds: int, seed: int) -> list[tuple[Nights, Nights]]:
-    """Return training and held-out nights of folds of whole groups, the same for the same seed.
+    """Return training and held-out nights of folds of whole subjects, the same for the same seed.
 
     Folds have about equally many nights. What stands for labels is counted on the training nights alone.
     """
-    groups = nights.groups
-    sizes = {group: sum(night.group == group for night in nights) for group in groups}
-    order = [groups[i] for i in np.random.default_rng(seed).permutation(len(groups))]
-    parts: list[list[str]] = [[] for _ in range(min(n_folds, len(groups)))]
-    # the largest groups first, so that small ones even out the folds
-    for group in sorted(order, key=lambda group: -sizes[group]):
-        min(parts, key=lambda part: (sum(sizes[g] for g in part), len(part))).append(group)
+    subjects, sizes = nights.subjects, Counter(nights.whose)
+    order = [subjects[i] for i in np.random.default_rng(seed).permutation(len(subjects))]
+    parts: list[list[str]] = [[] for _ in range(min(n_folds, len(subjects)))]
+    # those with most nights first, so that the others even out the folds
+    for subject in sorted(order, key=lambda subject: -sizes[subject]):
+        min(parts, key=lambda part: (sum(sizes[s] for s in part), len(part))).append(subject)
     folds = []
     for part in parts:
-        train, test = nights.of_groups(set(groups) - set(part)), nights.of_groups(part)
+        train, test = nights.of(set(subjects) - set(part)), nights.of(part)
         folds.append((with_confusions(train), with_confusions(train, test)))
     return folds
 
@@ -399,7 +394,7 @@ def _select(choosing: Choosing, nights: Nights) -> tuple[JudgedCandidate, ...]:
         for i, candidate in enumerate(choosing.candidates):
             decoded = decode_by(lesson, candidate, test, choosing.trained)
             scores[i, [place[night.number] for night in test]] = _scores(test, decoded)
-    return judge(choosing.candidates, scores, nights.subjects, choosing.criterion, DEFAULT)
+    return judge(choosing.candidates, scores, nights.whose, choosing.criterion, DEFAULT)
 
 
 def _chosen(rows: Sequence[JudgedCandidate]) -> Candidate:
@@ -417,7 +412,7 @@ def _held_out(
     With two subjects a fold trains on one, which cannot be split again.
     """
     folds = split(nights, choosing.n_folds, choosing.seed)
-    if min(len(train.groups) for train, _ in folds) < FEWEST_SUBJECTS:
+    if min(len(train.subjects) for train, _ in folds) < FEWEST_SUBJECTS:
         return None
     results = (map if executor is None else executor.map)(partial(_outer_round, choosing), folds)
     scores, chosen = _no_scores(OUTPUTS, nights), []
@@ -444,14 +439,14 @@ def _outer_round(choosing: Choosing, fold: tuple[Nights, Nights]) -> tuple[Candi
     ]
 
 
-def _check_enough(n_groups: int) -> None:
-    if n_groups < FEWEST_SUBJECTS:
+def _check_enough(n_subjects: int) -> None:
+    if n_subjects < FEWEST_SUBJECTS:
         raise InputError(
-            f"the nights are of {n_groups} subject, expected {FEWEST_SUBJECTS} or more to cross-validate, "
+            f"the nights are of {n_subjects} subject, expected {FEWEST_SUBJECTS} or more to cross-validate, "
             f"better {MANY_NIGHTS}. Hypnograms alone, without densities, can be counted on one."
         )
-    if n_groups < FEWEST_MATCHED_SUBJECTS:
-        warn(f"{n_groups} subjects are few: hardly any gain over the default is sure.")
+    if n_subjects < FEWEST_MATCHED_SUBJECTS:
+        warn(f"{n_subjects} subjects are few: hardly any gain over the default is sure.")
 
 
 def _notes(nights: Nights, choosing: Choosing, rows: Sequence[JudgedCandidate], lesson: Lesson) -> list[str]:
@@ -459,8 +454,8 @@ def _notes(nights: Nights, choosing: Choosing, rows: Sequence[JudgedCandidate], 
     notes = []
     if not any(one.rule == "match" for one in choosing.candidates):
         notes.append(
-            f"match was not compared: {len(nights)} scored nights of {len(nights.groups)} subjects, it takes "
-            f"{MANY_NIGHTS} of {FEWEST_MATCHED_SUBJECTS}"
+            f"match was not compared: {len(nights)} scored nights of {len(nights.subjects)} subjects, it "
+            f"takes {MANY_NIGHTS} of {FEWEST_MATCHED_SUBJECTS}"
         )
     if nights.kind == "day":
         notes.append("minutes and bouts of every stage are weighed, as of recordings around the clock")

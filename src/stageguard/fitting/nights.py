@@ -41,8 +41,7 @@ class FitNight:
     """One scored night."""
 
     number: int  # its index in the caller's list
-    subject: str
-    group: str  # nights of a group are kept together in cross-validation
+    subject: str  # whose nights are kept together in cross-validation
     density: Hypnodensity | None  # what candidates decode; None if only the scoring is known
     unscored: Hypnodensity | None  # what is decoded if nobody scored a night: of labels, typical confusions
     said: Labels | None  # (n_epochs,) of a stager that gives labels alone
@@ -77,23 +76,23 @@ class Nights:
         return len(self.nights)
 
     @property
-    def groups(self) -> list[str]:
-        """The groups, sorted."""
-        return list(dict.fromkeys(night.group for night in self))
+    def subjects(self) -> list[str]:
+        """The subjects, sorted."""
+        return list(dict.fromkeys(self.whose))
 
     @property
-    def subjects(self) -> list[str]:
+    def whose(self) -> list[str]:
         """The subject of each night."""
         return [night.subject for night in self]
 
-    def of_groups(self, groups: Iterable[str]) -> Nights:
-        """Return the nights of some groups."""
-        chosen = set(groups)
-        return replace(self, nights=tuple(night for night in self if night.group in chosen))
+    def of(self, subjects: Iterable[str]) -> Nights:
+        """Return the nights of some subjects."""
+        chosen = set(subjects)
+        return replace(self, nights=tuple(night for night in self if night.subject in chosen))
 
     def sha256(self) -> str:
-        """Return a fingerprint of probabilities, scorings, subjects and groups."""
-        told = "".join(f"{night.subject}\0{night.group}\0{night.sha256}\0" for night in self)
+        """Return a fingerprint of probabilities, scorings and subjects."""
+        told = "".join(f"{night.subject}\0{night.sha256}\0" for night in self)
         return hashlib.sha256(told.encode()).hexdigest()
 
 
@@ -103,18 +102,17 @@ def read_nights(
     base: Profile,
     *,
     options: GuardOptions = DEFAULTS,
-    groups: Sequence[Hashable] | None = None,
     subjects: Sequence[Hashable] | None = None,
     kind: Kind | None = None,
 ) -> Nights:
     """Return all nights in the base profile's stages.
 
-    Refuses lists that do not belong together, a night that does not fit its scoring, a subject in two groups,
-    and a night given twice.
+    Refuses lists that do not belong together, a night that does not fit its scoring, and a
+    night given twice.
     """
     n_nights = _n_nights(experts, densities)
-    names = _who(groups, subjects, n_nights)
-    assumed = [] if names else ["groups are not given: every night is taken as a subject of its own"]
+    names = None if subjects is None else _names(subjects, n_nights)
+    assumed = [] if names else ["subjects are not given: every night is taken as a subject of its own"]
     nights = []
     for i, scoring in enumerate(experts):
         density = None if densities is None else densities[i]
@@ -125,13 +123,12 @@ def read_nights(
     # by content, so that the order of the nights changes nothing; a number tells equal nights apart
     digests = [night.sha256 for night in nights]
     unnamed = [f"{digest} {digests[:i].count(digest)}" for i, digest in enumerate(digests)]
-    group_of, subject_of = names or (unnamed, unnamed)
-    nights = [replace(night, group=group_of[i], subject=subject_of[i]) for i, night in enumerate(nights)]
+    nights = [replace(night, subject=name) for night, name in zip(nights, names or unnamed, strict=True)]
     seconds = _one_epoch_length([night.expert.epoch_seconds for night in nights])
     _refuse_overlaps(nights)
     _refuse_repeats(nights)
     # folds, sums and draws follow this order, so that a fit does not depend on the caller's
-    nights.sort(key=lambda night: (night.group, night.subject, night.sha256))
+    nights.sort(key=lambda night: (night.subject, night.sha256))
     # such recordings have no bedtime, so that latencies and efficiency do not exist
     is_long = max(len(night.truth) for night in nights) * seconds >= LONGEST_NIGHT_HOURS * 3600.0
     is_day = is_long or seconds < SHORT_EPOCH_SECONDS or base.scheme.wake is None
@@ -167,7 +164,7 @@ def _read(
         raise InputError("no epoch has both a stage and probabilities, expected some. Leave the night out.")
     period = base.period_in(expert.labels, expert.epoch_seconds)
     told = _digest(density, panel)
-    return FitNight(number, "", "", density, unscored, said, measured, expert, tuple(panel), period, told)
+    return FitNight(number, "", density, unscored, said, measured, expert, tuple(panel), period, told)
 
 
 def _density_of(
@@ -238,35 +235,16 @@ def _n_nights(experts: Any, densities: Any) -> int:
     return len(experts)
 
 
-def _who(
-    groups: Sequence[Hashable] | None, subjects: Sequence[Hashable] | None, n_nights: int
-) -> tuple[list[str], list[str]] | None:
-    """Return the group and the subject of every night; None if neither is passed."""
-    if groups is None and subjects is None:
-        return None
-    of_group = _names(groups if groups is not None else subjects, "groups", n_nights)
-    of_subject = _names(subjects if subjects is not None else groups, "subjects", n_nights)
-    home: dict[str, str] = {}
-    for subject, group in zip(of_subject, of_group, strict=True):
-        if home.setdefault(subject, group) != group:
-            raise InputError(
-                f"subject {subject!r} is in groups {home[subject]!r} and {group!r}, expected one group for "
-                "every subject: whoever is on both sides of a split makes cross-validation look better than "
-                "it is. Put both nights into one group."
-            )
-    return of_group, of_subject
-
-
-def _names(values: Any, what: str, n_nights: int) -> list[str]:
+def _names(values: Any, n_nights: int) -> list[str]:
     """Return names without blanks around them; 3 and 3.0 are the same name."""
     names = []
     values = values.tolist() if hasattr(values, "tolist") else values
-    for i, name in enumerate(per_night(values, n_nights, what)):
+    for i, name in enumerate(per_night(values, n_nights, "subjects")):
         is_whole = isinstance(name, float | np.floating) and float(name).is_integer()
         names.append(str(int(name) if is_whole else name).strip())
         if names[-1].casefold() in ("", "nan", "none", "<na>", "nat"):
             raise InputError(
-                f"{what}: night {i} has none ({checks.shown(name)}), expected the name of whom it belongs to."
+                f"subjects: night {i} has none ({checks.shown(name)}), expected the name of whose it is."
             )
     return names
 
@@ -381,15 +359,15 @@ def confusion_shares(nights: Iterable[FitNight], n_stages: int) -> Floats:
 def with_confusions(train: Nights, held_out: Nights | None = None) -> Nights:
     """Return nights of labels with what experts say in place of each label, counted on other people.
 
-    Shares for training nights are those of the other groups; those for nights held out are of all of them.
+    Shares for training nights are those of the other subjects; those for nights held out are of all of them.
     """
     if train.nights[0].said is None:
         return train if held_out is None else held_out
     n_stages, shares = train.scheme.n_stages, dict[str, Floats]()
-    for group in train.groups if held_out is None else held_out.groups:
-        others = [night for night in train if night.group != group] or train.nights
-        shares[group] = confusion_shares(others, n_stages)
-    return replace(train, nights=tuple(_with_rows(n, shares[n.group]) for n in held_out or train))
+    for subject in train.subjects if held_out is None else held_out.subjects:
+        others = [night for night in train if night.subject != subject] or train.nights
+        shares[subject] = confusion_shares(others, n_stages)
+    return replace(train, nights=tuple(_with_rows(n, shares[n.subject]) for n in held_out or train))
 
 
 def _with_rows(night: FitNight, shares: Floats) -> FitNight:

@@ -93,7 +93,7 @@ def tune(
     *,
     stager: str | None = None,
     name: str | None = None,
-    groups: Sequence[Hashable] | None = None,
+    subjects: Sequence[Hashable] | None = None,
     cohort: str | None = None,
     trained: Training | None = None,
     stages: Sequence[str] | None = None,
@@ -122,8 +122,8 @@ def tune(
         Name of the stager, with version and channels: ``"YASA 0.8 C4-M1"``.
     name : str, optional
         Name of the profile; by default the base's with "-tuned".
-    groups : sequence, optional
-        Whose each night is. Without it, each night is taken as another person's.
+    subjects : sequence, optional
+        Whose each night is. By default every night is another subject's.
     cohort : str, optional
         Who was recorded. Stage shares are not repaired for a cohort that the base has a caution for, such as
         "insomnia", or that is not the base's own.
@@ -162,7 +162,7 @@ def tune(
             nights.append(measure(density, base, options))
         except StageGuardError as error:
             raise type(error)(f"night {i}: " + str(error)) from None
-    return tuned_profile(nights, base, stager, name, groups=groups, cohort=cohort)
+    return tuned_profile(nights, base, stager, name, subjects=subjects, cohort=cohort)
 
 
 def can_be_tuned(base: Profile) -> bool:
@@ -209,7 +209,7 @@ def tuned_profile(
     stager: str | None = None,
     name: str | None = None,
     *,
-    groups: Sequence[Hashable] | None = None,
+    subjects: Sequence[Hashable] | None = None,
     cohort: str | None = None,
 ) -> Profile:
     """Return the base profile tuned to the stager of these nights."""
@@ -223,12 +223,12 @@ def tuned_profile(
             "harm. Decode with the profile as it is, or take more nights; they need no scoring."
         )
     _refuse_repeats(features)
-    if groups is not None and len(groups) != len(nights):
-        raise InputError(f"groups has {len(groups)} entries for {len(nights)} nights, expected one each.")
+    if subjects is not None and len(subjects) != len(nights):
+        raise InputError(f"subjects has {len(subjects)} entries for {len(nights)} nights, expected one each.")
     for text, what in ((stager, "stager"), (name, "name"), (cohort, "cohort")):
         if text is not None:
             checks.text(text, what, empty=False)
-    tuned, outcome = tune_rules(nights, base, groups, cohort)
+    tuned, outcome = tune_rules(nights, base, subjects, cohort)
     assert isinstance(tuned.strength, TargetRule)
     tuned = tuned.replace(
         name=name or f"{base.name}-tuned",
@@ -251,14 +251,14 @@ def tuned_profile(
 
 
 def tune_rules(
-    nights: Sequence[MeasuredNight], base: Profile, groups: Sequence[Hashable] | None, cohort: str | None
+    nights: Sequence[MeasuredNight], base: Profile, subjects: Sequence[Hashable] | None, cohort: str | None
 ) -> tuple[Profile, Outcome]:
     """Return the base profile with the rule and biases for the stager of these nights; name and words stay.
 
     Also return whether its stage shares were repaired, or why not.
     """
     rule, base = check_base(base), _unrepaired(base)
-    repair = repair_shares(nights, base, groups, cohort)
+    repair = repair_shares(nights, base, subjects, cohort)
     indices = [night.features.fragmentation_index for night in nights]
     changes: dict[str, Any] = {}
     if repair.biases is not None and base.shares is not None:
@@ -278,12 +278,12 @@ def fragmentation_aim(fi: float) -> float:
 def repair_shares(
     nights: Sequence[MeasuredNight],
     profile: Profile,
-    groups: Sequence[Hashable] | None = None,
+    subjects: Sequence[Hashable] | None = None,
     cohort: str | None = None,
 ) -> Repair:
     """Find the biases that bring the shares of the stages to the nearest edge of the experts' range.
 
-    The shares are means over people, `groups` says whose each night is; without it, each is of another
+    The shares are means over people, `subjects` says whose each night is; without it, each is of another
     person. A cohort that the profile has a caution for, or that is not the profile's, may have shares
     of its own, and nothing is repaired. A stager trained on natural class frequencies gives rare stages too
     seldom, which the rule mends night by night: both together lift too much.
@@ -301,9 +301,9 @@ def repair_shares(
     lengths = [len(own) * night.epoch_ratio for own, night in zip(rows, nights, strict=True)]
     if np.median(lengths) * profile.epoch_seconds / 3600 < LEAST_HOURS:
         return Repair("short nights")
-    whose = range(len(nights)) if groups is None else groups
+    whose = range(len(nights)) if subjects is None else subjects
     n_nights_of = Counter(whose)
-    weights = np.array([1 / (n_nights_of[group] * len(n_nights_of)) for group in whose])
+    weights = np.array([1 / (n_nights_of[subject] * len(n_nights_of)) for subject in whose])
     rows = [own[~np.isnan(own[:, 0])] for own in rows]
     joined = np.concatenate(rows)  # (n_known, n_stages)
     per_epoch = np.concatenate([np.full(len(o), w / len(o)) for o, w in zip(rows, weights, strict=True)])

@@ -435,7 +435,7 @@ def grade(
     experts: Sequence[Hypnogram] | Sequence[Panel],
     nights: Sequence[ScoredNight],
     *,
-    people: Sequence[str] | None = None,
+    subjects: Sequence[str] | None = None,
     ids: Sequence[str] | None = None,
     scorers: Sequence[str] | None = None,
     stager: str | None = None,
@@ -450,8 +450,8 @@ def grade(
         did not score. Or one scoring of each night.
     nights : sequence of Hypnogram or Decoding
         The stager's nights.
-    people : sequence of str, optional
-        Who slept each night; nights of one person count once. Default: everybody slept once.
+    subjects : sequence of str, optional
+        Who slept each night; nights of one subject count once. Default: everybody slept once.
     ids, scorers : sequence of str, optional
         Names of the nights and of the experts.
     stager, cohort : str, optional
@@ -478,7 +478,7 @@ def grade(
     """
     panels = _panels(experts, nights)
     names = _texts(ids, "ids", [f"night {number}" for number in range(1, len(nights) + 1)])
-    persons, who = _texts(people, "people", names), _texts(scorers, "scorers", _scorers(panels))
+    persons, who = _texts(subjects, "subjects", names), _texts(scorers, "scorers", _scorers(panels))
     decoded = [night for night in nights if isinstance(night, Decoding)]
     if decoded and len(decoded) < len(nights):
         raise InputError(f"{len(decoded)} of {len(nights)} nights are decoded, expected all or none.")

@@ -125,8 +125,8 @@ def calibrate(
     subjects = sorted({night.subject for night in nights})
     if len(subjects) < CALIBRATION_SUBJECTS:
         return learned
-    experts, groups = [night.expert() for night in nights], [night.subject for night in nights]
-    about: dict[str, Any] = {"base": learned.base, "groups": groups, "cohort": "study", "stager": stager}
+    experts, whose = [night.expert() for night in nights], [night.subject for night in nights]
+    about: dict[str, Any] = {"base": learned.base, "subjects": whose, "cohort": "study", "stager": stager}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StageGuardWarning)
         fitted = fit(experts, list(densities), **about)

@@ -138,6 +138,7 @@ def fit(
         raise UsageError(f"--output is {str(output)!r}, expected the name of a .toml file.")
     options = read_options(ReadOptions(density=reading, scoring_format=scoring_format), profile=base)
     who = {} if subjects is None else read_subjects(subjects)
+    _refuse_split_subjects(who)
     named = {name: row.expert for name, row in who.items() if row.expert is not None}
     wanted = replace(options.wanted, kind="density") if expert or named else options.wanted
     if reviewed is not None and (files or samples or expert or named):
@@ -187,6 +188,17 @@ def fit(
     end(outcomes, inputs.notes, as_json=as_json)
 
 
+def _refuse_split_subjects(who: Mapping[str, ListRow]) -> None:
+    """Refuse a subject in two groups, who would be on both sides of a split."""
+    home: dict[str, str | None] = {}
+    for row in who.values():
+        group = home.setdefault(str(row.subject), row.group)
+        if group != row.group:
+            raise InputError(
+                f"subject {row.subject!r} is in groups {group!r} and {row.group!r}, expected one group."
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class FitFile:
     """A night to fit to: a stager's probabilities or labels with experts' scorings, or one scoring alone."""
@@ -233,7 +245,7 @@ def _fitted(
     quiet: bool,
 ) -> tuple[FitReport, list[str]]:
     """Fit with a progress bar on a terminal; return the report and the warnings."""
-    groups, subjects = [night.group for night in nights], [night.subject for night in nights]
+    subjects = [night.group for night in nights]  # a group is kept together as a subject is
     densities = [night.density for night in nights if night.density is not None]
     with collect_warnings() as warned, progress_bar("Cross-validating", quiet=quiet) as move_bar:
 
@@ -245,7 +257,6 @@ def _fitted(
             [night.experts for night in nights],
             densities or None,
             base=base,
-            groups=None if None in groups else groups,
             subjects=None if None in subjects else subjects,
             name=name,
             progress=watch,

@@ -83,10 +83,10 @@ def tune(
     if not measured:
         raise InputError(f"no night could be read. The first problem: {outcomes[0].error}")
     names = [outcome.id for outcome in measured]
-    groups = None if who is None else [who[name].subject for name in names]
+    whose = None if who is None else [who[name].subject for name in names]
     with naming_nights(names):
         nights = [outcome.result.night for outcome in measured]
-        tuned = tuned_profile(nights, profile, stager, output.stem, groups=groups, cohort=cohort)
+        tuned = tuned_profile(nights, profile, stager, output.stem, subjects=whose, cohort=cohort)
     tuned.save(output, overwrite=overwrite)
     if as_json:
         content = {"profile": tuned.to_dict(), "output": str(output)}
