@@ -1,5 +1,6 @@
 """What the kernels take of memory: by the epochs there are, and a MemoryError where there is not enough."""
 
+import re
 import subprocess
 import sys
 
@@ -64,20 +65,7 @@ def _needs_the_core_and_its_limits():
     pytest.importorskip("stageguard.guard.kernels._core._native", reason="the reference starts no threads")
 
 
-@pytest.mark.parametrize(
-    "kernel",
-    [
-        "path",
-        "curve",
-        "greedy",
-        "automaton",
-        "smooth",
-        "draw",
-        "draw on threads",
-        "draw_tables",
-        "keep_automaton",
-    ],
-)
+@pytest.mark.parametrize("kernel", re.findall(r"^    \"(.*)\": lambda", OUT_OF_MEMORY, re.MULTILINE))
 def test_out_of_memory_is_an_error_on_one_thread_and_on_several(kernel):
     assert run(OUT_OF_MEMORY, kernel, "2").strip() == "MemoryError"
 
