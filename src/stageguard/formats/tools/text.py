@@ -339,7 +339,8 @@ def _read_record(path: Path, n_rows: int) -> tuple[Profile, datetime | None, Rec
         steered = frozenset(what for what in STEERED_BY if what in told)
         period = _period(record.get("period"), n_rows)
         look_at = str(record.get("measured", {}).get("look_at", ""))
-        recorded = Recorded(steered, DecodedFacts.from_record(record), period, look_at)
+        decoded = DecodedFacts.from_record(record) if "n_scored" in record else None  # a row of a table
+        recorded = Recorded(steered, decoded, period, look_at)
         return profile, None if start is None else datetime.fromisoformat(start), recorded
     except FileFormatError:
         raise
