@@ -84,6 +84,7 @@ def test_every_public_name_is_used_in_a_page_or_an_example():
     said = "".join(file.read_text("utf-8") for file in FILES)
     used = {*re.findall(r"\bsg\.(\w+)", said), *re.findall(r"`([A-Z]\w+)", said)}  # types may be named alone
     assert set(sg.__all__) - used == set()
+    assert len(sg.__all__) <= 60
 
 
 def test_pages_and_examples_import_public_names_alone():

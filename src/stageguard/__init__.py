@@ -23,7 +23,7 @@ PUBLIC = {
     "night.stages": "StageScheme",
     "profile.profile": "Profile profiles",
     "guard.decode": "decode",
-    "guard.decoding": "Decoding Strength",
+    "guard.decoding": "Decoding",
     "guard.explain": "Change explain",
     "guard.posterior": "Posterior posterior sample",
     "guard.stream": "StreamingDecoder",

@@ -14,7 +14,6 @@ from stageguard.formats.read import read_hypnogram as read_hypnogram
 from stageguard.formats.recordings.read import read_recording as read_recording
 from stageguard.guard.decode import decode as decode
 from stageguard.guard.decoding import Decoding as Decoding
-from stageguard.guard.decoding import Strength as Strength
 from stageguard.guard.explain import Change as Change
 from stageguard.guard.explain import explain as explain
 from stageguard.guard.posterior import Posterior as Posterior
