@@ -133,7 +133,7 @@ def test_modules_do_not_import_each_other_in_circles():
 # a value, although they are written above it.
 TAKEN_FROM_ABOVE = {
     "lazy": {"report.notebook:html_of"},
-    "night.night": {
+    "night.hypnogram": {
         *("formats.convert:save", "formats.tools.stageguard:to_frame"),
         *("formats.tools.yasa:to_yasa", "formats.tools.mne:to_mne"),
     },

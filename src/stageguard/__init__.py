@@ -14,12 +14,11 @@ from stageguard.version import __version__ as __version__
 # `__init__.pyi` says the same to type checkers; tests/test_architecture.py holds the two together.
 PUBLIC = {
     "errors": "FileFormatError InputError ProfileError StageGuardError StageGuardWarning",
-    "night.align": "align",
-    "night.combine": "combine",
+    "night.align": "align combine",
     "night.hypnodensity": "Hypnodensity",
     "night.hypnogram": "Hypnogram UNSCORED",
+    "night.period": "find_sleeps",
     "night.recording": "Recording Signal",
-    "night.sleeps": "find_sleeps",
     "night.stages": "StageScheme",
     "profile.profile": "Profile profiles",
     "guard.decode": "decode",

@@ -32,13 +32,13 @@ from stageguard.measures.statistics import sleep_statistics as sleep_statistics
 from stageguard.measures.validity import Validity as Validity
 from stageguard.measures.validity import validity as validity
 from stageguard.night.align import align as align
-from stageguard.night.combine import combine as combine
+from stageguard.night.align import combine as combine
 from stageguard.night.hypnodensity import Hypnodensity as Hypnodensity
 from stageguard.night.hypnogram import UNSCORED as UNSCORED
 from stageguard.night.hypnogram import Hypnogram as Hypnogram
+from stageguard.night.period import find_sleeps as find_sleeps
 from stageguard.night.recording import Recording as Recording
 from stageguard.night.recording import Signal as Signal
-from stageguard.night.sleeps import find_sleeps as find_sleeps
 from stageguard.night.stages import StageScheme as StageScheme
 from stageguard.pipeline import stage as stage
 from stageguard.plots.bouts import plot_bouts as plot_bouts

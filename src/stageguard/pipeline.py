@@ -16,7 +16,7 @@ from stageguard.errors import InputError
 from stageguard.formats.recordings.read import read_recording
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
-from stageguard.night.combine import combine
+from stageguard.night.align import combine
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.recording import Recording
 from stageguard.nn.onnx import SUFFIX, OnnxModel, load_onnx

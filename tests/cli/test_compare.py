@@ -201,7 +201,7 @@ def test_align_compares_the_time_both_scored(run, tmp_path):
         (found,) = ran.json
         assert found["agreement"]["scored"]["n_epochs"] == 80
         assert found["agreement"]["scored"]["accuracy"] == 1.0
-    assert "expert.edf: the first 20 epochs left out" in run("compare", expert, shifted, "--align").out
+    assert "expert.edf: epochs 21 to 100 of 100 are kept" in run("compare", expert, shifted, "--align").out
     apart = timed(tmp_path / "apart.edf", labels, datetime(2024, 5, 3, 22, 30))
     assert mentions(error_line(run("compare", expert, apart, "--align")), "epoch in common")
 

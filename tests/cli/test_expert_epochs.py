@@ -36,13 +36,16 @@ def folder(tmp_path):
 STAGES = sg.simulate_night(PROFILE, hours=2, seed=0).expert.stages.tolist()
 OTHERS = {
     "20 s": ({"seconds": 20.0}, "the expert's epochs last 20 s and the night's 30 s, expected the same"),
-    "15 s later": ({"later": 15.0}, "begins 15 s after the night, expected the same epochs"),
+    "15 s later": ({"later": 15.0}, "begins 15 s after the night, expected the same"),
     "10 min later": (
         {"later": 600.0},
-        "scored 240 epochs, the last of them epoch 260, and the night has 240",
+        "scored up to epoch 260 and the night has 240",
     ),
-    "shorter": ({"stages": STAGES[:-5]}, "scored 235 epochs and the night has 240, expected the same epochs"),
-    "longer": ({"stages": STAGES + ["W"] * 5}, "scored 245 epochs and the night has 240"),
+    "shorter": (
+        {"stages": STAGES[:-5]},
+        "scored up to epoch 235 and the night has 240",
+    ),
+    "longer": ({"stages": STAGES + ["W"] * 5}, "scored up to epoch 245 and the night has 240"),
 }
 COMMANDS = {
     "stats": ("stats", "n0.csv", "-p", PROFILE, "--expert", "expert"),
@@ -71,7 +74,6 @@ def test_other_epochs_are_refused(run, folder, monkeypatch, command, case):
     else:
         assert "n0.csv: " in line
         assert problem in line
-    assert line.endswith((" stageguard compare --align.", "correct a start."))
     assert sorted(folder.iterdir()) == before
 
 

@@ -16,7 +16,7 @@ from stageguard import lazy as optional_module
 from stageguard.datasets import entries, recordings
 from stageguard.datasets import samples as samples_module
 from stageguard.errors import FileFormatError, InputError, MissingExtraError
-from stageguard.night.night import reepoch_labels
+from stageguard.night.hypnogram import reepoch_labels
 
 pytest.importorskip("scipy")
 pytest.importorskip("h5py")

@@ -109,7 +109,7 @@ def test_pickles_are_never_loaded(tmp_path):
         (np.zeros((0, 3)), ("probabilities", "(0, 3)")),
         (np.zeros(2, dtype=[("W", float), ("N", float)]), ("array", "has named fields")),
         (P * [[2], [3], [1]], (0, "sums", 2, 1)),
-        (P + 1j, ("probabilities", "complex")),
+        (P + 1j, ("probabilities", "complex128")),
     ],
 )
 def test_bad_arrays_are_refused_in_one_line(tmp_path, array, expected):

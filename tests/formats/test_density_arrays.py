@@ -221,7 +221,7 @@ def test_labels_and_confidences_in_memory_are_not_a_distribution():
     ("source", "options", "expected"),
     [
         (P[0], {"stages": FIVE}, ("shape", "(5,)", "epochs", 5)),
-        (P.T, {"stages": FIVE}, ("come", "transpose")),
+        (P.T, {"stages": FIVE}, ("shape", "(5, 24)", "epochs", 5)),
         (P.astype(str), {"stages": FIVE}, ("text", "expected real numbers")),
         (P.astype(object), {"stages": FIVE}, ("are Python objects", "numbers")),
         ([[1, 2], [3]], {"stages": FIVE}, ("rows of different", "lengths")),

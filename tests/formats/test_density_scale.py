@@ -59,7 +59,7 @@ def test_one_row_has_no_common_sum():
 def test_rows_of_different_sums_are_refused_by_the_first_bad_one():
     bad = P.copy()
     bad[3] *= 0.5
-    assert refused(bad).startswith("probabilities: row 3 sums to 0.5, expected 1 (within 0.001).")
+    assert refused(bad).startswith("probabilities: row 3 sums to 0.5, expected 1 (within 0.001)")
 
 
 @pytest.mark.parametrize("shift", [-1.0, 0.0, 1.0])
@@ -95,16 +95,16 @@ def test_probabilities_pushed_below_zero_are_not_logits():
 def test_one_damaged_row_among_probabilities_is_named():
     bad = P.copy()
     bad[1] = [-3.0, 2.0, 1.5]
-    assert mentions(refused(bad), 1, -3, "W", 0, 1)
+    assert mentions(refused(bad), 1, "W -3")
 
 
 def test_rows_that_sum_to_one_with_values_below_zero_are_no_logits():
     rows = np.array([[1.2, -0.1, -0.1], [0.5, 0.7, -0.2]])
-    assert mentions(refused(rows), -0.1, "N")
+    assert mentions(refused(rows), 0, "N -0.1")
 
 
 def test_probabilities_are_no_logits_whatever_the_caller_says():
-    assert mentions(refused(P, logits=True), "probabilities", "logits", "logits=True")
+    assert mentions(refused(P, logits=True), "logits", "probabilities")
 
 
 def test_what_the_caller_says_is_not_questioned_where_it_may_be():
@@ -120,7 +120,7 @@ def test_what_the_caller_says_is_not_questioned_where_it_may_be():
 @pytest.mark.parametrize("value", [np.inf, 1e400])
 def test_infinity_is_refused(value):
     assert "row 1" in refused(np.array([[0.5, 0.25, 0.25], [value, 0.0, -1.0]]))
-    assert mentions(refused(np.array([[value, 0.0, -1.0]]), logits=True), 0, "no finite largest")
+    assert mentions(refused(np.array([[value, 0.0, -1.0]]), logits=True), 0, "finite")
 
 
 @given(

@@ -21,7 +21,7 @@ def written(path, rows):
 
 def test_rounded_rows_are_divided_by_their_sums_on_request(tmp_path):
     path = written(tmp_path / "night.csv", ROWS)
-    with pytest.raises(sg.FileFormatError, match=r"sums to 0\.99.*normalize=True"):
+    with pytest.raises(sg.FileFormatError, match=r"sums to 0\.99"):
         sg.read_density(path)
     density = sg.read_density(path, normalize=True)
     expected = np.array(ROWS) / np.array(ROWS).sum(axis=1, keepdims=True)
@@ -47,7 +47,7 @@ def test_decode_records_it_and_verify_repeats_it(tmp_path, capsys):
     run, path = Runner(capsys), written(tmp_path / "night.csv", ROWS * 20)
     ran = run("decode", path, "--profile", "human-psg-3")
     assert ran.code == 1
-    assert "--normalize" in error_line(ran)
+    assert mentions(error_line(ran), "0.99")
     assert run("decode", path, "--profile", "human-psg-3", "--normalize").code == 0
     sidecar = json.loads((tmp_path / "night.hypnogram.json").read_text())
     assert sidecar["stageguard"]["options"]["normalize"] is True

@@ -228,13 +228,13 @@ def test_very_long_recordings_keep_their_digits():
 
 NO_ROWS = [
     ([0.5, 0.2, 0.2], r"epoch \d+ sums to 0.9, expected 1"),
-    ([1.2, -0.2, 0.0], r"epoch \d+ has -0.2 for N, expected values from 0 to 1"),
-    ([np.nan, 0.5, 0.5], r"epoch \d+ is NaN for W but not for every stage"),
-    ([np.inf, 0.0, 0.0], r"epoch \d+ has inf for W"),
+    ([1.2, -0.2, 0.0], r"epoch \d+ .*N -0.2"),
+    ([np.nan, 0.5, 0.5], r"epoch \d+ .*W nan"),
+    ([np.inf, 0.0, 0.0], r"epoch \d+ .*W inf"),
     (np.array([0.5, 0.5]), r"epoch \d+ is array.*, expected 3 numbers, one per stage: W, N, R"),
     ([[0.2, 0.3, 0.5]], r"epoch \d+ is \[\[0.2, 0.3, 0.5\]\], expected 3 numbers"),
     (["a", "b", "c"], "probabilities are text, expected real numbers"),
-    ([True, False, False], "true/false values"),
+    ([True, False, False], "of type bool"),
 ]
 
 

@@ -113,7 +113,7 @@ def test_the_finer_scheme_is_merged_into_the_coarser():
 @pytest.mark.parametrize(
     ("expert", "options", "patterns"),
     [
-        (night([0]), {}, [r"^the expert scored 1 epochs and the night has 3"]),
+        (night([0]), {}, [r"^the expert scored up to epoch 1 and the night has 3"]),
         (night([0, 1, 1], seconds=20.0), {}, [r"^the expert's epochs last 20 s and the night's 30 s"]),
         (night([0, 1, 1]), {"pairs": [("W", "X")]}, [r"'X' is not a stage of scheme 'wnr3'"]),
         (night([0, 1, 1]), {"pairs": [("W", "W")]}, [r"a rare pair is \('W', 'W'\), expected two"]),

@@ -141,7 +141,7 @@ def test_what_cannot_be_merged_is_refused():
     refusal(error, "expected a list of two or more scorings of the same night")
     with pytest.raises(InputError) as error:
         sg.consensus([scoring("WN"), scoring("WNRR")])
-    refusal(error, "the expert scored 4 epochs and the night has 2")
+    refusal(error, "the expert scored up to epoch 4 and the night has 2")
     with pytest.raises(InputError) as error:
         sg.consensus([scoring("WN"), scoring("WN")], "mean")
     refusal(error, "method is 'mean', expected 'soft-agreement' or 'majority'")

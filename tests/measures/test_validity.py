@@ -155,7 +155,7 @@ def test_expert_bouts_that_a_minimum_takes_away():
 def test_an_expert_scoring_has_to_fit():
     with pytest.raises(sg.InputError) as error:
         validity(night((N, 9)), PROFILE, expert=night((N, 7)))
-    refusal(error, r"^the expert scored 7 epochs and the night has 9")
+    refusal(error, r"^the expert scored up to epoch 7 and the night has 9")
     with pytest.raises(sg.InputError) as error:
         validity(night((N, 9)), PROFILE, expert=[0, 1])
     refusal(error, r"^expert is \[0, 1\], expected a Hypnogram\.$")

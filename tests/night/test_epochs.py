@@ -7,7 +7,6 @@ import pytest
 
 import stageguard as sg
 from made_recordings import recording, signal
-from messages import naming
 from stageguard.night.recording import EpochGrid, Series
 
 
@@ -39,34 +38,3 @@ def test_the_scoring_says_how_long_an_epoch_is_unless_told():
 
 def test_edges_follow_the_length():
     assert EpochGrid(3, 2.5).edges.tolist() == [0, 2.5, 5, 7.5]
-
-
-def test_no_scoring_and_no_length_says_what_to_give():
-    with pytest.raises(sg.InputError, match=r"'night' has no scoring.* epoch_seconds"):
-        EpochGrid.of(recording(eeg=signal(np.zeros(6000))))
-
-
-def test_scorings_of_different_lengths_say_so():
-    night = sg.Recording(
-        "n", "s", {"eeg": signal(np.zeros(60_000))}, {"a": scoring(20.0), "b": scoring(30.0)}
-    )
-    with pytest.raises(sg.InputError, match="scorings of recording 'n' have epochs of 20, 30 s"):
-        EpochGrid.of(night)
-
-
-def test_less_than_an_epoch_says_how_long_it_lasts():
-    with pytest.raises(sg.InputError, match=naming("10 s", "30 s")):
-        EpochGrid.of(recording(eeg=signal(np.zeros(2000))), 30)
-
-
-@pytest.mark.parametrize("n_epochs", [0, -1, 2.5, True])
-def test_a_grid_needs_a_whole_number_of_epochs(n_epochs):
-    with pytest.raises(sg.InputError, match=naming("of at least", 1)):
-        EpochGrid(n_epochs, 30.0)
-
-
-@pytest.mark.parametrize("given", [None, "night.edf"])
-def test_what_is_no_recording_is_refused_with_the_way_to_get_one(given):
-    for call in (lambda: sg.features(given, "human-eeg"), lambda: sg.signal_quality(given, "eeg-emg")):
-        with pytest.raises(sg.InputError, match=naming("sg.read_recording", "path")):
-            call()

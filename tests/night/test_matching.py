@@ -1,6 +1,6 @@
 """An expert's scoring is taken for a night only if both are of the same epochs."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stageguard as sg
-from messages import mentions, naming
-from small import refusal
+from messages import naming
 from stageguard.fitting.nights import read_nights
 from stageguard.measures.cohort import CohortNight, measure_night
 from stageguard.measures.experts import soft_agreement
@@ -30,32 +29,24 @@ def later(seconds):
 
 
 OTHER_EPOCHS = {
-    "20 s": (scoring(seconds=20.0), [r"epochs last 20 s and the night's 30 s"]),
-    "15 s later": (scoring(start=later(15)), ["begins 15 s after the night", "correct a start"]),
-    "10 min later": (scoring(start=later(600)), ["begins 600 s after the night", "compare --align"]),
-    "10 min earlier": (scoring(start=later(-600)), ["begins 600 s before the night"]),
-    "offset": (scoring(offset=90.0), ["begins 90 s after the night", "compare --align"]),
-    "two longer": (
-        scoring((*STAGES, 0, 0)),
-        [r"scored 122 epochs and the night has 120", r"\(1 more at the end, or unscored ones\). Compare"],
-    ),
-    "two shorter": (scoring(STAGES[:-2]), [r"scored 118 epochs and the night has 120"]),
-    "a part": (
-        scoring((*[-1] * 40, *STAGES[40:100])),
-        [r"scored 60 epochs, the last of them epoch 100, and the night has 120"],
-    ),
+    "20 s": (scoring(seconds=20.0), ("epochs last 20 s", "30 s")),
+    "15 s later": (scoring(start=later(15)), ("begins 15 s after the night",)),
+    "10 min earlier": (scoring(start=later(-600)), ("begins 600 s before the night",)),
+    "offset": (scoring(offset=90.0), ("begins 90 s after the night",)),
+    "two longer": (scoring((*STAGES, 0, 0)), ("up to epoch 122", 120)),
+    "two shorter": (scoring(STAGES[:-2]), ("up to epoch 118", 120)),
+    "a part": (scoring((*[-1] * 40, *STAGES[40:100])), ("up to epoch 100", 120)),
 }
 
 
 @pytest.mark.parametrize("case", OTHER_EPOCHS)
 def test_other_epochs_are_refused(case):
-    expert, patterns = OTHER_EPOCHS[case]
-    with pytest.raises(sg.InputError) as error:
+    expert, named = OTHER_EPOCHS[case]
+    with pytest.raises(sg.InputError, match=naming("the expert", *named, "expected the same")):
         on_epochs_of(scoring(start=BEGAN), expert)
-    refusal(error, r"^the expert", r"expected the same", *patterns)
 
 
-@pytest.mark.parametrize("start", [None, later(1), later(-1), BEGAN.replace(tzinfo=UTC)])
+@pytest.mark.parametrize("start", [None, later(1), later(-1)])
 def test_a_start_that_is_unknown_or_nearly_the_same_is_the_night_s(start):
     night = scoring(start=BEGAN, offset=60.0)
     matched = on_epochs_of(night, scoring(start=start, offset=60.0))
@@ -132,10 +123,3 @@ def test_every_comparison_refuses_other_epochs(call, case):
 @pytest.mark.parametrize("call", COMPARISONS)
 def test_every_comparison_takes_scorings_that_end_nearby(call, labels):
     assert COMPARISONS[call](scoring(labels, start=BEGAN)) is not None
-
-
-def test_a_cohort_page_lists_a_night_with_other_epochs_as_failed():
-    nights = {"good": _decoding(), "late": _decoding()}
-    experts = {"good": scoring(start=BEGAN), "late": scoring(start=later(600))}
-    page = sg.cohort_report(nights, experts=experts)
-    assert mentions(page.replace("&#39;", "'"), "scoring", "begins", "600 s")

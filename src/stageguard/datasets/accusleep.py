@@ -18,8 +18,7 @@ from stageguard.datasets.samples import dataset_error, mat_row, table_columns
 from stageguard.errors import InputError
 from stageguard.files import is_synthetic
 from stageguard.formats.recordings.raw import scale_samples
-from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.night.night import reepoch_labels
+from stageguard.night.hypnogram import UNSCORED, Hypnogram, reepoch_labels
 from stageguard.night.recording import Recording, Samples, Series, Signal
 from stageguard.night.stages import WNR3
 from stageguard.units import scale_to

@@ -24,7 +24,7 @@ from stageguard.night.hypnodensity import (
     Hypnodensity,
     as_float_matrix,
     explain_bad_probabilities,
-    refuse_probabilities,
+    softmax,
 )
 from stageguard.night.stages import StageScheme, canonical_name, scheme_for
 from stageguard.storage import location
@@ -222,8 +222,7 @@ def to_probabilities(
     and log-probabilities are told apart by their values.
     """
     if logits:
-        refuse_probabilities(matrix)
-        return _softmax(matrix, "logits"), ()
+        return softmax(matrix), ()
     if log:
         return _divide_by_sums(_exponential(matrix), names)
     with np.errstate(invalid="ignore", over="ignore"):

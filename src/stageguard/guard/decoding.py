@@ -18,8 +18,7 @@ from stageguard.guard.clock import RemovedBout
 from stageguard.guard.night import ROUNDING, Night, assumptions
 from stageguard.guard.solver import solver_for
 from stageguard.night.hypnodensity import FromLabels, Hypnodensity
-from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.night import ExportableStages
+from stageguard.night.hypnogram import ExportableStages, Hypnogram
 from stageguard.night.period import Period
 from stageguard.night.quantities import Steering
 from stageguard.profile.profile import Profile

@@ -30,8 +30,7 @@ from stageguard.night.hypnodensity import (
     check_probabilities,
     softmax,
 )
-from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.night import ExportableStages
+from stageguard.night.hypnogram import ExportableStages, Hypnogram
 from stageguard.night.period import Period, period_of, runs
 from stageguard.night.stages import StageScheme
 from stageguard.night.timing import Moment, lights_window

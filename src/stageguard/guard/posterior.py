@@ -74,16 +74,6 @@ class Posterior(Hypnodensity):
     prior_exponent: float = 0.0
     profile: Profile | None = None
 
-    def __eq__(self, other: object) -> bool:
-        """Compare all fields but `assumed` by content."""
-        if not isinstance(other, Posterior):
-            return False if isinstance(other, Hypnodensity) else NotImplemented
-        return self._is_equal(other)
-
-    def __hash__(self) -> int:
-        """Hash as a density."""
-        return Hypnodensity.__hash__(self)
-
     def _facts(self) -> list[str]:
         name = "unknown" if self.profile is None else repr(self.profile.name)
         return [*Hypnodensity._facts(self), f"profile {name}", f"log-evidence {self.log_evidence:.1f} nats"]

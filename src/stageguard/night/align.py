@@ -1,4 +1,4 @@
-"""Nights of one recording, brought to the same stages and epochs, and experts' scorings checked against them.
+"""Nights of one recording: brought to the same stages and epochs, compared with experts, and averaged.
 
 `align` cuts nights to what they share. `on_epochs_of` is the one check behind each comparison with an expert:
 both must have epochs of one length and begin together. They may end apart: stagers drop the last, incomplete
@@ -9,25 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 import numpy as np
 
 from stageguard import checks
-from stageguard.errors import InputError
-from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.night.night import TIE
+from stageguard.arrays import CLIP, Floats
+from stageguard.errors import InputError, warn
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import TIE, UNSCORED, Hypnogram
 from stageguard.night.timing import (
-    Moment,
     Night,
-    lights_window,
     part_of,
     require_night,
     seconds_between,
-    warn_of,
 )
 
-KEEP = ("common", "first")
+SAME_SECONDS = 1.0  # recorders keep whole seconds, so beginnings that differ by no more are the same
+SPARE_EPOCHS = 1  # scored epochs that the longer of two scorings may have after the end of the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +36,8 @@ class Aligned:
     notes: tuple[str, ...] = ()
 
 
-def align(
-    *nights: Night,
-    epoch_seconds: float | None = None,
-    keep: str = "common",
-    lights_off: Moment | None = None,
-    lights_on: Moment | None = None,
-    tolerance_seconds: float = 1.0,
-) -> Aligned:
-    """Cut nights of one recording to the same epochs: a scoring and probabilities, or several of each.
+def align(*nights: Night, epoch_seconds: float | None = None) -> Aligned:
+    """Cut nights of one recording to the epochs they share: a scoring and probabilities, or several of each.
 
     Parameters
     ----------
@@ -54,23 +45,14 @@ def align(
         Two or more nights.
     epoch_seconds : float, optional
         Length of the resulting epochs. Without it, all nights must have epochs of the same length.
-    keep : {"common", "first"}
-        Keep the epochs that all nights have, or those of the first night; epochs that another night lacks
-        are then unscored, or NaN.
-    lights_off, lights_on : float, timedelta, datetime or str, optional
-        Keep only epochs between these, to the nearest epoch: seconds since the beginning of the recording of
-        the first night, or times such as "22:30".
-    tolerance_seconds : float
-        How far starts may be from a whole number of epochs apart. More is an error, since it would move
-        stages against the signal.
 
     Returns
     -------
     Aligned
-        Nights are matched by their starts. A night without a start is taken to be of the same recording as
-        the first night that has one, and is placed by its `offset_seconds`. If only some starts have a time
-        zone, the others are taken to be in the same one. Nights of different lengths lose their last epochs.
-        Each of these is a note, and a warning. All nights get the known start, and the first night's offset.
+        Nights are matched by their starts, which must be whole epochs apart to a second. A night without a
+        start is taken to be of the same recording as the first night that has one, and is placed by its
+        `offset_seconds`. What was assumed or left out is a note, and a warning. All nights get the known
+        start, and the first night's offset.
 
     Examples
     --------
@@ -84,122 +66,59 @@ def align(
         raise InputError(f"got {len(nights)} night{'s' * (len(nights) != 1)} to align, expected two or more.")
     for night in nights:
         require_night(night)
-    tolerance = checks.number(tolerance_seconds, "tolerance_seconds", low=0)
-    checks.choice(keep, "keep", KEEP)
-    nights = tuple(_same_length(nights, epoch_seconds))
-    shifts, notes = _find_shifts(nights, tolerance)
-    first, end = 0, nights[0].n_epochs
-    if keep == "common":
-        first = max(shifts)
-        end = min(shift + night.n_epochs for shift, night in zip(shifts, nights, strict=True))
-    _refuse_apart(nights, shifts, first, end, notes)
-    for number, (shift, night) in enumerate(zip(shifts, nights, strict=True), start=1):
-        notes += _cut_notes(number, first - shift, shift + night.n_epochs - end)
-    off, on = lights_window(nights[0], lights_off, lights_on)
-    low, high = max(first, off), min(end, on)
-    if low >= high:
-        raise InputError("no epoch lies between lights off and lights on. Are the times right?")
-    if (low, high) != (first, end):
-        notes += (f"{low - first:,} epochs before lights off and {end - high:,} after lights on left out",)
-        first, end = low, high
-    if notes:
-        warn_of(notes)
-    kept = [part_of(n, first - shift, end - shift) for shift, n in zip(shifts, nights, strict=True)]
-    start = next((night.start for night in kept if night.start is not None), None)
-    offset = kept[0].offset_seconds
-    return Aligned(tuple(replace(night, start=start, offset_seconds=offset) for night in kept), notes)
-
-
-def _same_length(nights: Sequence[Night], epoch_seconds: float | None) -> list[Night]:
     if epoch_seconds is not None:
-        return [night.reepoch(epoch_seconds) for night in nights]
+        nights = tuple(night.reepoch(epoch_seconds) for night in nights)
     lengths = sorted({night.epoch_seconds for night in nights})
     if lengths[-1] - lengths[0] > TIE * lengths[0]:
-        shown = " and ".join(f"{length:g} s" for length in lengths)
-        raise InputError(f"epochs last {shown}, expected one length; choose it with epoch_seconds=.")
-    return list(nights)
+        found = " and ".join(f"{length:g} s" for length in lengths)
+        raise InputError(f"epochs last {found}, expected one length; choose it with epoch_seconds=.")
+    firsts, notes = _first_epochs(nights)
+    ends = [first + night.n_epochs for first, night in zip(firsts, nights, strict=True)]
+    low, high = max(firsts), min(ends)
+    if low >= high:
+        spans = "; ".join(f"epochs {first} to {end - 1}" for first, end in zip(firsts, ends, strict=True))
+        raise InputError(f"the nights have no epoch in common: {spans}, counted from the first one's start.")
+    for number, (first, end) in enumerate(zip(firsts, ends, strict=True), start=1):
+        if (first, end) != (low, high):
+            kept = f"epochs {low - first + 1:,} to {high - first:,} of {end - first:,}"
+            notes += [f"night {number}: {kept} are kept"]
+    if notes:
+        warn("; ".join(notes) + ".")
+    parts = [part_of(night, low - first, high - first) for first, night in zip(firsts, nights, strict=True)]
+    start = next((part.start for part in parts if part.start is not None), None)
+    offset = parts[0].offset_seconds
+    return Aligned(tuple(replace(part, start=start, offset_seconds=offset) for part in parts), tuple(notes))
 
 
-def _find_shifts(nights: Sequence[Night], tolerance: float) -> tuple[list[int], tuple[str, ...]]:
-    """Return the number of epochs from the first night's start to each night's, and notes on assumptions.
-
-    Nights with a start are placed by it, others by their offsets in the recording of the first night that has
-    a start. If only some starts have a time zone, the others are taken to be in the same one.
-    """
-    clocks, notes = comparable_starts(nights)
-    base = next((index for index, clock in enumerate(clocks) if clock is not None), 0)
-    origin, offset = clocks[base], nights[base].offset_seconds
+def _first_epochs(nights: Sequence[Night]) -> tuple[list[int], list[str]]:
+    """Return the number of epochs from the first night's start to each night's, and notes on assumptions."""
+    seconds = nights[0].epoch_seconds
+    base = next((night for night in nights if night.start is not None), nights[0])
     shifts = []
-    for index, (night, clock) in enumerate(zip(nights, clocks, strict=True)):
-        apart = night.offset_seconds - offset
-        if clock is not None and origin is not None:
-            apart = seconds_between(origin, clock)
-        shifts.append(_whole_epochs(apart, nights[0].epoch_seconds, tolerance, (index, base)))
-    unknown = [index for index, clock in enumerate(clocks) if clock is None]
-    if any(nights[index].offset_seconds != offset for index in unknown):
-        notes = (*notes, "not every start is known: placed by their offsets in one recording")
-    elif unknown and any(shifts):
-        named = " and ".join(f"night {index + 1}" for index in unknown)
-        notes = (*notes, f"{named}: start not known, taken to begin with night {base + 1}")
-    elif unknown and len({night.n_epochs for night in nights}) > 1:
-        notes = (*notes, "not every start is known: all are taken to begin together")
+    for number, night in enumerate(nights, start=1):
+        apart = _seconds_after(base, night)
+        shifts.append(round(apart / seconds))
+        rest = abs(apart - shifts[-1] * seconds)
+        if rest > max(SAME_SECONDS, TIE * seconds):
+            raise InputError(
+                f"night {number} begins {apart:g} s after night {nights.index(base) + 1}, {rest:g} s off its "
+                f"grid of {seconds:g} s, expected at most {SAME_SECONDS:g} s."
+            )
+    unknown = [str(number) for number, night in enumerate(nights, start=1) if night.start is None]
+    notes = []
+    if unknown and (any(shifts) or len({night.n_epochs for night in nights}) > 1):
+        notes = [f"start not known of night {', '.join(unknown)}: placed by offsets in one recording"]
     return [shift - shifts[0] for shift in shifts], notes
 
 
-def comparable_starts(nights: Sequence[Night]) -> tuple[list[datetime | None], tuple[str, ...]]:
-    """Return starts that can be compared, missing time zones filled in, and notes on assumptions."""
-    starts = [night.start for night in nights]
-    zones = [start.tzinfo for start in starts if start is not None]
-    zone = next((zone for zone in zones if zone is not None), None)
-    if zone is None or None not in zones:
-        return starts, ()
-    clocks = [
-        start if start is None or start.tzinfo is not None else start.replace(tzinfo=zone) for start in starts
-    ]
-    return clocks, ("only some starts have a time zone: the others are taken to be of the same one",)
+def _seconds_after(night: Night, other: Night) -> float:
+    """Return how long after a night another begins: by clock, else by offset."""
+    if night.start is not None and other.start is not None:
+        return seconds_between(night.start, other.start)
+    return other.offset_seconds - night.offset_seconds
 
 
-def _whole_epochs(apart: float, seconds: float, tolerance: float, pair: tuple[int, int]) -> int:
-    shift = round(apart / seconds)
-    rest = apart - shift * seconds
-    if abs(rest) > max(tolerance, TIE * seconds):
-        index, base = pair
-        raise InputError(
-            f"night {index + 1} begins {apart:g} s after night {base + 1}, {abs(rest):g} s off its grid of "
-            f"{seconds:g} s, expected at most {tolerance:g} s."
-        )
-    return shift
-
-
-def _refuse_apart(
-    nights: Sequence[Night], shifts: Sequence[int], first: int, end: int, notes: Sequence[str]
-) -> None:
-    """Refuse nights if one of them has no epoch from `first` to `end`."""
-    ends = [shift + night.n_epochs for shift, night in zip(shifts, nights, strict=True)]
-    if first < end and all(shift < end and last > first for shift, last in zip(shifts, ends, strict=True)):
-        return
-    spans = (f"epochs {shift} to {last - 1}" for shift, last in zip(shifts, ends, strict=True))
-    assumed = "".join(f" Assumed: {note}." for note in notes)
-    raise InputError(
-        f"the nights have no epoch in common: {'; '.join(spans)}, counted from the first one's start."
-        + assumed
-    )
-
-
-def _cut_notes(number: int, n_first: int, n_last: int) -> tuple[str, ...]:
-    """Return notes on how many epochs a night loses, or gets as unscored ones, at either end."""
-    notes = []
-    for n, where in ((n_first, "first"), (n_last, "last")):
-        epochs = f"{abs(n):,} epoch{'s' * (abs(n) != 1)}"
-        what = "left out" if n > 0 else "not there, and unscored"
-        notes += [f"night {number}: the {where} {epochs} {what}"] if n else []
-    return tuple(notes)
-
-
-SAME_SECONDS = 1.0  # recorders keep whole seconds, so beginnings that differ by no more are the same
-SPARE_EPOCHS = 1  # scored epochs that the longer of the two may have after the end of the other
-
-_ALIGN = "Compare the epochs both have: sg.align, or stageguard compare --align."
+# ---- an expert's scoring of a night
 
 
 def on_epochs_of(night: Hypnogram, expert: Hypnogram) -> Hypnogram:
@@ -208,50 +127,28 @@ def on_epochs_of(night: Hypnogram, expert: Hypnogram) -> Hypnogram:
     Epochs after the night's last are left out, and those that the expert lacks there are unscored; no more
     than `SPARE_EPOCHS` of either may be scored.
     """
-    _check_length(night, expert)
-    _check_beginning(night, expert)
-    _check_end(night, expert)
+    own, seconds = expert.epoch_seconds, night.epoch_seconds
+    if abs(own - seconds) > TIE * seconds:
+        raise InputError(
+            f"the expert's epochs last {own:.12g} s and the night's {seconds:.12g} s, expected the same."
+        )
+    after, tolerance = _seconds_after(night, expert), min(SAME_SECONDS, seconds / 2)
+    if abs(after) > tolerance:
+        when = f"{abs(after):.12g} s {'after' if after > 0 else 'before'}"
+        raise InputError(
+            f"the expert's scoring begins {when} the night, expected the same start (within {tolerance:g} s)."
+        )
+    if not end_together(night, expert):
+        last = int(np.flatnonzero(expert.labels != UNSCORED).max(initial=-1)) + 1
+        raise InputError(
+            f"the expert scored up to epoch {last} and the night has {night.n_epochs} epochs, expected the "
+            f"same ({SPARE_EPOCHS} more at the end, or unscored ones)."
+        )
     matched = expert if expert.n_epochs == night.n_epochs else part_of(expert, 0, night.n_epochs)
     start = expert.start if night.start is None else night.start
     if (matched.start, matched.offset_seconds) == (start, night.offset_seconds):
         return matched
     return replace(matched, start=start, offset_seconds=night.offset_seconds)
-
-
-def where_scored(expert: Hypnogram, scoring: Hypnogram) -> Hypnogram:
-    """Return a scoring of the expert's epochs without those that the expert left unscored."""
-    labels = np.where(expert.labels == UNSCORED, np.int8(UNSCORED), scoring.labels)
-    return replace(scoring, labels=labels)
-
-
-def _check_length(night: Hypnogram, expert: Hypnogram) -> None:
-    own, other = expert.epoch_seconds, night.epoch_seconds
-    if abs(own - other) > TIE * other:
-        raise InputError(
-            f"the expert's epochs last {own:.12g} s and the night's {other:.12g} s, expected the same. "
-            + _ALIGN
-        )
-
-
-def _check_beginning(night: Hypnogram, expert: Hypnogram) -> None:
-    seconds, later = night.epoch_seconds, _seconds_later(night, expert)
-    tolerance = min(SAME_SECONDS, seconds / 2)
-    if abs(later) <= tolerance:
-        return
-    off = abs(later - round(later / seconds) * seconds)
-    when = f"{abs(later):.12g} s {'after' if later > 0 else 'before'}"
-    raise InputError(
-        f"the expert's scoring begins {when} the night, expected the same epochs (within {tolerance:g} s). "
-        + (_ALIGN if off <= tolerance else f"That is {off:.12g} s off an epoch: correct a start.")
-    )
-
-
-def _seconds_later(night: Hypnogram, expert: Hypnogram) -> float:
-    """Return how long after the night the expert's scoring begins: by clock, else by offset."""
-    (begins, other), _ = comparable_starts((expert, night))
-    if begins is not None and other is not None:
-        return seconds_between(other, begins)
-    return expert.offset_seconds - night.offset_seconds
 
 
 def end_together(one: Hypnogram, other: Hypnogram) -> bool:
@@ -261,12 +158,99 @@ def end_together(one: Hypnogram, other: Hypnogram) -> bool:
     return int(np.count_nonzero(rest != UNSCORED)) <= SPARE_EPOCHS
 
 
-def _check_end(night: Hypnogram, expert: Hypnogram) -> None:
-    if not end_together(night, expert):
-        scored = np.flatnonzero(expert.labels != UNSCORED)
-        last = int(scored[-1]) + 1 if len(scored) else 0
-        up_to = f", the last of them epoch {last}," if last > len(scored) else ""
-        raise InputError(
-            f"the expert scored {len(scored)} epochs{up_to} and the night has {night.n_epochs}, expected the "
-            f"same epochs ({SPARE_EPOCHS} more at the end, or unscored ones). {_ALIGN}"
-        )
+def where_scored(expert: Hypnogram, scoring: Hypnogram) -> Hypnogram:
+    """Return a scoring of the expert's epochs without those that the expert left unscored."""
+    labels = np.where(expert.labels == UNSCORED, np.int8(UNSCORED), scoring.labels)
+    return replace(scoring, labels=labels)
+
+
+# ---- one density of several
+
+
+def combine(
+    densities: Sequence[Hypnodensity] | Aligned,
+    *,
+    method: str = "mean",
+    weights: Sequence[float] | None = None,
+) -> Hypnodensity:
+    """Combine the probabilities of several channels or stagers into one density.
+
+    Parameters
+    ----------
+    densities : sequence of Hypnodensity, or Aligned
+        Densities of the same epochs in the same scheme (see `align` and their `merge`).
+    method : {"mean", "log-pool"}
+        The weighted arithmetic mean, or the weighted geometric mean scaled to a sum of 1. In the second, a
+        stager that excludes a stage has more influence.
+    weights : sequence of float, optional
+        One per density, not negative; by default equal. Only their ratios count.
+
+    Returns
+    -------
+    Hypnodensity
+        A density without evidence for an epoch is left out there. An epoch without evidence in any of them
+        has none in the result.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> eeg, eog = (sg.read_density(([row], ["W", "N", "R"])) for row in ([0.6, 0.3, 0.1], [0.2, 0.3, 0.5]))
+    >>> sg.combine([eeg, eog], weights=[3, 1]).probabilities.round(2).tolist()
+    [[0.5, 0.3, 0.2]]
+    """
+    checks.choice(method, "method", ("mean", "log-pool"))
+    parts = _combinable(densities.nights if isinstance(densities, Aligned) else densities)
+    shares = _weights([1.0] * len(parts) if weights is None else weights, len(parts))
+    stack = np.stack([part.probabilities for part in parts])  # (n_densities, n_epochs, n_stages)
+    has_evidence = ~np.isnan(stack[:, :, 0])
+    share = np.where(has_evidence, shares[:, None], 0.0)
+    total = share.sum(axis=0)
+    known = total > 0
+    share[:, known] /= total[known]
+    values = np.where(has_evidence[:, :, None], stack, 0.5)
+    if method == "mean":
+        pooled = _total(share[:, :, None] * values)
+    else:
+        logs = _total(share[:, :, None] * np.log(np.maximum(values, CLIP)))
+        pooled = np.exp(logs - logs.max(axis=1, keepdims=True))
+    pooled[~known] = np.nan
+    pooled[known] /= pooled[known].sum(axis=1, keepdims=True)
+    source = f"{method} of {', '.join(part.source or '?' for part in parts)}"
+    start = next((part.start for part in parts if part.start is not None), None)
+    stager = parts[0].stager if len({part.stager for part in parts}) == 1 else None
+    return parts[0].with_rows(pooled, start=start, source=source, assumed=(), stager=stager)
+
+
+def _total(parts: Floats) -> Floats:
+    """Return sums over densities that do not depend on their order: equal evidence for two stages ties."""
+    total: Floats = np.sort(parts, axis=0).sum(axis=0)
+    return total
+
+
+def _combinable(parts: object) -> Sequence[Hypnodensity]:
+    """Refuse what is no list of densities of the same epochs and stages."""
+    if not isinstance(parts, list | tuple) or not parts:
+        raise InputError(f"densities is {checks.shown(parts)}, expected a list of densities.")
+    for number, part in enumerate(parts, start=1):
+        if not isinstance(part, Hypnodensity):
+            raise InputError(f"night {number} is {checks.shown(part)}, expected a Hypnodensity.")
+        found, expected = _frame(parts[0], part), _frame(parts[0], parts[0])
+        if found != expected:
+            raise InputError(f"night {number} has {found}, expected {expected}.")
+    return parts
+
+
+def _frame(first: Hypnodensity, part: Hypnodensity) -> str:
+    epochs = f"{part.n_epochs} epochs of {part.epoch_seconds:.12g} s"
+    after = f"{_seconds_after(first, part):.12g} s after night 1"
+    return f"the stages {', '.join(part.scheme.names)} and {epochs}, {after}"
+
+
+def _weights(weights: Sequence[float], n_parts: int) -> Floats:
+    if not checks.has_items(weights) or len(weights) != n_parts:
+        raise InputError(f"weights is {checks.shown(weights)}, expected {n_parts} numbers, one per density.")
+    numbers = np.array([checks.number(weight, "a weight", low=0) for weight in weights])
+    if not numbers.max() > 0:
+        raise InputError("all weights are 0, expected one above 0.")
+    scaled: Floats = numbers / numbers.max()  # so that their sum cannot overflow
+    return scaled

@@ -1,4 +1,4 @@
-"""A hypnodensity: stage probabilities per epoch, and the checks on them."""
+"""A hypnodensity: stage probabilities per epoch, and the one place where probabilities are checked."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard import checks
-from stageguard.arrays import ROUNDING, SUM_TOLERANCE, Floats, Labels, Mask
-from stageguard.errors import InputError, warn
-from stageguard.night.hypnogram import NO_PROBABILITIES
-from stageguard.night.night import EpochTable, Exportable
+from stageguard.arrays import ROUNDING, SUM_TOLERANCE, Floats, Labels
+from stageguard.errors import InputError
+from stageguard.night.hypnogram import UNSCORED, EpochTable, Exportable
 from stageguard.night.stages import StageScheme, as_scheme, canonical_name
 
 # Labels stood in for by shares: typical of several stagers, or counted on scored nights of their own stager.
@@ -26,27 +25,6 @@ ROUNDED = 0.02  # a row whose sum is off by no more may have been rounded to few
 class Hypnodensity(EpochTable, Exportable):
     """Stage probabilities of one recording, as a stager gave them.
 
-    Parameters
-    ----------
-    probabilities : array, shape (n_epochs, n_stages)
-        Rows sum to 1; a row of NaN is an epoch without evidence. Kept as read-only float64.
-    scheme : StageScheme
-        What the columns mean.
-    epoch_seconds : float
-        Epoch length.
-    start : datetime or None
-        When the first epoch begins; the recording began `offset_seconds` before.
-    source : str or None
-        Which stager, or which file, it came from.
-    assumed, offset_seconds : tuple of str, float
-        What a reader assumed, and where the recording began, as in `Hypnogram`.
-    from_labels : {"typical", "own"} or None
-        None for a stager's probabilities. Else the stager gave labels alone, and the rows are shares of what
-        experts say where stagers ("typical") or this stager ("own") give such a label.
-    stager : str or None
-        The stager whose format it was read in, by the name that `stagers` and the table of known stagers
-        have; the guard knows from it how the stager was trained.
-
     Examples
     --------
     >>> import stageguard as sg
@@ -54,30 +32,17 @@ class Hypnodensity(EpochTable, Exportable):
     [0, 1]
     """
 
+    # (n_epochs, n_stages): rows sum to 1, or are NaN where there is no evidence; kept as read-only float64
     probabilities: Floats
-    scheme: StageScheme
+    scheme: StageScheme  # what the columns mean; the name of a standard scheme will do
     epoch_seconds: float
-    start: datetime | None = None
-    source: str | None = None
-    assumed: tuple[str, ...] = field(default=(), compare=False, repr=False)
-    offset_seconds: float = 0.0
-    from_labels: FromLabels | None = None
+    start: datetime | None = None  # when the first epoch begins
+    source: str | None = None  # the stager, or the file, it came from
+    assumed: tuple[str, ...] = field(default=(), compare=False, repr=False)  # by a reader, one remark each
+    offset_seconds: float = 0.0  # from the beginning of the recording to the first epoch
+    from_labels: FromLabels | None = None  # None for probabilities that a stager gave
+    # the stager whose format it was read in: the guard knows from it how the stager was trained
     stager: str | None = field(default=None, compare=False, repr=False)
-
-    @property
-    def rows(self) -> Floats:
-        """The probabilities."""
-        return self.probabilities
-
-    @property
-    def n_epochs(self) -> int:
-        """Number of epochs."""
-        return len(self.probabilities)
-
-    def with_rows(self, rows: npt.NDArray[Any], **changes: Any) -> Hypnodensity:
-        """Return a density with other probabilities, and with other fields as in `changes`."""
-        described = {item.name: getattr(self, item.name) for item in fields(Hypnodensity)[1:]}
-        return Hypnodensity(rows, **{**described, **changes})
 
     def __post_init__(self) -> None:
         """Check everything once, and make the probabilities read-only."""
@@ -90,6 +55,11 @@ class Hypnodensity(EpochTable, Exportable):
         check_probabilities(matrix, self.scheme.names)
         object.__setattr__(self, "probabilities", checks.frozen_array(matrix, np.float64))
 
+    def with_rows(self, rows: npt.NDArray[Any], **changes: Any) -> Hypnodensity:
+        """Return a density with other probabilities, and with other fields as in `changes`."""
+        described = {item.name: getattr(self, item.name) for item in fields(Hypnodensity)[1:]}
+        return Hypnodensity(rows, **{**described, **changes})
+
     def merge(self, scheme: StageScheme | str) -> Hypnodensity:
         """Return the density in a coarser scheme, summing the probabilities of merged stages."""
         coarser = as_scheme(scheme)
@@ -101,19 +71,9 @@ class Hypnodensity(EpochTable, Exportable):
     def argmax(self) -> Labels:
         """The most probable label per epoch: the first of equals, -1 where there is no evidence."""
         labels: Labels = self.probabilities.argmax(axis=1).astype(np.int8)
-        labels[np.isnan(self.probabilities[:, 0])] = -1
+        labels[np.isnan(self.probabilities[:, 0])] = UNSCORED
         labels.flags.writeable = False  # as in `Hypnogram.labels` and `Decoding.argmax`
         return labels
-
-    def __eq__(self, other: object) -> bool:
-        """Compare all fields but `assumed` by content; NaN rows are equal to NaN rows."""
-        if not isinstance(other, Hypnodensity):
-            return NotImplemented
-        return self._is_equal(other)
-
-    def __hash__(self) -> int:
-        """Hash all fields but the probabilities' values, whose NaN and -0 have many bit patterns."""
-        return hash((self.n_epochs, *self._description()))
 
     def _facts(self) -> list[str]:
         n_empty = int(np.count_nonzero(np.isnan(self.probabilities[:, 0])))
@@ -130,16 +90,16 @@ def as_float_matrix(
 ) -> Floats:
     """Return anything array-like as a C-ordered float64 matrix (n_epochs, n_stages); names are for messages.
 
-    An array that is such a matrix already is not copied. A row that is masked becomes a row of NaN; so does
-    one that is masked in part, with a warning.
+    An array that is such a matrix already is not copied.
     """
-    if type(array) is np.ndarray and array.dtype == np.float64 and array.flags.c_contiguous:
-        matrix = array
-    else:
-        matrix = _converted(array, what)
-    if matrix.ndim != 2 or matrix.shape[1] != n_stages or n_stages < 2 or not len(matrix):
-        raise _explain_bad_shape(matrix, n_stages, names, what)
-    return matrix
+    given = checks.array_of(array, what, "read_density")
+    if given.dtype.kind not in "fiu":
+        kind = {"U": "text", "O": "Python objects"}.get(given.dtype.kind, f"of type {given.dtype}")
+        raise InputError(f"{what} are {kind}, expected real numbers, one column per stage.")
+    if given.ndim != 2 or given.shape[1] != n_stages or not len(given):
+        expected = f"(epochs, {n_stages}) for {', '.join(names)}"
+        raise InputError(f"{what} have shape {given.shape}, expected {expected}.")
+    return np.asarray(given, dtype=np.float64, order="C")
 
 
 def merge_columns(matrix: Floats, finer: StageScheme, coarser: StageScheme) -> Floats:
@@ -166,6 +126,21 @@ def check_probabilities(matrix: Floats, names: Sequence[str]) -> None:
         raise explain_bad_probabilities(matrix, names)
 
 
+def explain_bad_probabilities(matrix: Floats, names: Sequence[str]) -> InputError:
+    """Return the error that names the first bad row of a matrix known not to hold probabilities."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums = matrix.sum(axis=1)
+    off = np.where(np.isnan(matrix).all(axis=1), 0.0, np.nan_to_num(np.abs(sums - 1), nan=np.inf))
+    bad = (matrix < -ROUNDING).any(axis=1) | (off > SUM_TOLERANCE)
+    # the check before may have summed in another order, so that no row is bad by these sums
+    row = int(bad.argmax() if bad.any() else off.argmax())
+    values = ", ".join(f"{name} {value:.6g}" for name, value in zip(names, matrix[row], strict=True))
+    return InputError(
+        f"probabilities: row {row} sums to {sums[row]:.6g}, expected 1 (within {SUM_TOLERANCE:g}) of values "
+        f"from 0 to 1, or NaN for every stage; it holds {values}."
+    )
+
+
 def are_probabilities(matrix: Floats) -> bool:
     """Whether numbers said to be logits are clearly probabilities: no row is negative, all sum to 1."""
     rows = matrix[~np.isnan(matrix).all(axis=1)]
@@ -176,10 +151,7 @@ def are_probabilities(matrix: Floats) -> bool:
 def refuse_probabilities(matrix: Floats) -> None:
     """Refuse to take the softmax of logits that are clearly probabilities already."""
     if are_probabilities(matrix):
-        raise InputError(
-            "every value is from 0 to 1 and every row sums to 1: these are probabilities, expected logits "
-            "where logits=True."
-        )
+        raise InputError("logits: no value is negative and every row sums to 1: these are probabilities.")
 
 
 def softmax(matrix: Floats) -> Floats:
@@ -194,94 +166,3 @@ def softmax(matrix: Floats) -> Floats:
         )
     odds = np.exp(matrix - top)
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))
-
-
-def explain_bad_probabilities(matrix: Floats, names: Sequence[str]) -> InputError:
-    """Return the error that names the first bad row of a matrix known not to hold probabilities."""
-    missing = np.isnan(matrix)
-    partly_missing = np.any(missing, axis=1) & ~np.all(missing, axis=1)
-    outside = (matrix < -ROUNDING) | np.isinf(matrix)
-    with np.errstate(invalid="ignore", over="ignore"):
-        sums = matrix.sum(axis=1)
-    deviation = np.nan_to_num(np.abs(sums - 1))
-    bad = partly_missing | outside.any(axis=1) | (deviation > SUM_TOLERANCE)
-    # the check before may have summed in another order, so that no row is bad by these sums
-    row = int(bad.argmax() if bad.any() else deviation.argmax())
-    found = f"probabilities: row {row}"
-    if partly_missing[row]:
-        name = names[missing[row].tolist().index(True)]
-        return InputError(f"{found} is NaN for {name} but not for every stage, expected all of it or none.")
-    if outside[row].any():
-        column = int(outside[row].argmax())
-        found += f" has {matrix[row, column]:.6g} for {names[column]}, expected values from 0 to 1."
-    else:
-        found += f" sums to {sums[row]:.6g}, expected 1 (within {SUM_TOLERANCE:g})."
-        if deviation[row] <= ROUNDED:
-            found += f" normalize=True rescales rows that sum to {1 - ROUNDED:g}–{1 + ROUNDED:g}."
-            return InputError(found)
-    values = matrix[~missing.any(axis=1)]
-    if 2 * np.count_nonzero(bad) > len(values):
-        found += _look_alike(values)
-    return InputError(found)
-
-
-def _look_alike(values: Floats) -> str:
-    """Return which option reads numbers that are mostly no probabilities, or nothing."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        sums = values.sum(axis=1)
-    if values.max() <= SUM_TOLERANCE and np.allclose(np.exp(values).sum(axis=1), 1, atol=1e-2):
-        return " Log-probabilities need log=True."
-    if np.isfinite(values).all() and not np.allclose(sums, 1, atol=SUM_TOLERANCE):
-        return " Logits need logits=True."
-    return ""
-
-
-def _converted(array: npt.ArrayLike, what: str) -> Floats:
-    plain = checks.array_of(array, what, "read_density")
-    if plain.ndim == 1 and len(plain) and all(isinstance(value, str) for value in plain.tolist()):
-        first = checks.shown(str(plain[0]))
-        raise InputError(f"{what} are texts such as {first}, expected numbers. These are {NO_PROBABILITIES}")
-    if plain.dtype.kind == "O":
-        raise InputError(
-            f"{what} are Python objects, expected numbers. Convert them first: np.asarray(x, dtype=float)."
-        )
-    if plain.dtype.kind not in "fiu":
-        names = {"U": "text", "S": "text", "T": "text", "b": "true/false values", "c": "complex numbers"}
-        kind = names.get(plain.dtype.kind, f"of type {plain.dtype}")
-        raise InputError(f"{what} are {kind}, expected real numbers, one column per stage.")
-    if type(plain) is not np.ndarray and isinstance(plain, np.ma.MaskedArray):  # np.ma takes long to import
-        return _unmasked(plain, what)
-    return np.asarray(plain, dtype=np.float64, order="C")
-
-
-def _unmasked(array: np.ma.MaskedArray[Any, Any], what: str) -> Floats:
-    mask: Mask = np.ma.getmaskarray(array)
-    if array.ndim == 2:
-        is_missing = np.any(mask, axis=1)
-        partly = np.flatnonzero(is_missing & ~mask.all(axis=1))
-        if partly.size:
-            warn(
-                f"{what}: {len(partly):,} of {len(array):,} rows are masked in part (the first is row "
-                f"{partly[0]}) and count as missing: their epochs have no evidence."
-            )
-        mask = np.broadcast_to(is_missing[:, None], array.shape)
-    matrix = np.array(array.data, dtype=np.float64, order="C")
-    matrix[mask] = np.nan
-    return matrix
-
-
-def _explain_bad_shape(matrix: Floats, n_stages: int, names: Sequence[str], what: str) -> InputError:
-    shape = matrix.shape
-    if n_stages < 2:
-        return InputError(
-            f"{what}: one stage ({', '.join(names)}) leaves nothing to decide, expected 2 or more."
-        )
-    if matrix.size == 0:
-        return InputError(f"{what} are empty (shape {shape}), expected at least one epoch.")
-    expected = f"expected (epochs, {n_stages}) for {', '.join(names)}"
-    hint = ""
-    if matrix.ndim == 1 and np.array_equal(matrix, np.round(matrix)):
-        hint = f" These look like {NO_PROBABILITIES}"
-    elif matrix.ndim == 2 and shape[0] == n_stages:
-        hint = " Stages come second: transpose it."
-    return InputError(f"{what} have shape {shape}, {expected}.{hint}")

@@ -22,29 +22,22 @@ Steering = Literal["fragmentation", "totals"]
 
 PHASES = ("light", "dark")
 
-# Experts score REM so soon after sleep onset on 0 to 0.8 % of nights (DOD-H, DOD-O, Sleep-EDF).
-EARLY_REM_MINUTES = 15.0
-EARLY_WORDS = (
-    f"early: REM within {EARLY_REM_MINUTES:g} min of sleep onset, as on less than 1 % of adults' nights: "
-    "look at it"
-)
+EARLY_REM_MINUTES = 15.0  # after sleep onset, as on 0 to 0.8 % of expert nights (DOD-H, DOD-O, Sleep-EDF)
+EARLY_WORDS = "early: REM within 15 min of sleep onset, as on less than 1 % of adults' nights: look at it"
 
 STEERED_MARK = "†"
 # What a profile may steer, and by what: numbers that follow it tell of the profile.
-STEERED_BY: Mapping[Steering, str] = MappingProxyType(
-    {
-        "fragmentation": "by the rule that set the strength",
-        "totals": "by the stage biases or shares of the profile",
-    }
-)
+STEERED_BY: Mapping[Steering, str] = {
+    "fragmentation": "by the rule that set the strength",
+    "totals": "by the stage biases or shares of the profile",
+}
 
 
 def steered_words(n_nights: Mapping[Steering, int]) -> str:
     """Return the footnote that explains the mark, for the number of nights that each was steered on."""
-    parts = [
-        f"{'' if n == 1 else f'on {n:,} nights '}{STEERED_BY[what]}" for what, n in n_nights.items() if n
-    ]
-    return f"{STEERED_MARK} steered {', or '.join(parts)}: no finding about the sleeper"
+    counts = {what: "" if n == 1 else f"on {n:,} nights " for what, n in n_nights.items() if n}
+    parts = ", or ".join(nights + STEERED_BY[what] for what, nights in counts.items())
+    return f"{STEERED_MARK} steered {parts}: no finding about the sleeper"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +72,13 @@ class Quantity:
 
     def __post_init__(self) -> None:
         """Fill in the names that follow from others."""
-        abbreviated = f"{self.title} ({self.abbreviation})" if self.abbreviation else self.title
         short_unit = f" ({self.short_unit})" if self.short_unit else ""
-        names = {
-            "yasa_key": self.abbreviation,
-            "label": abbreviated,
-            "heading": self.title + ("" if self.unit == "count" else f" ({self.unit})"),
-            "short_heading": (self.abbreviation or self.title) + short_unit,
-        }
-        for name, text in names.items():
+        for name, text in (
+            ("yasa_key", self.abbreviation),
+            ("label", f"{self.title} ({self.abbreviation})" if self.abbreviation else self.title),
+            ("heading", self.title + ("" if self.unit == "count" else f" ({self.unit})")),
+            ("short_heading", (self.abbreviation or self.title) + short_unit),
+        ):
             object.__setattr__(self, name, getattr(self, name) or text)
 
     @property
@@ -110,13 +101,9 @@ class Quantity:
         return f"{self.title}: {self.definition}" if self.definition else self.title
 
     def normal(self, value: float) -> float:
-        """Return a value on the scale where expert nights are nearly normal.
-
-        That is the arcsine of the root for shares in percent, and the log for rates and bout lengths.
-        """
-        if self.unit.startswith("%"):
-            return asin(sqrt(min(value, 100.0) / 100.0))
-        return log(value + self.log_offset)
+        """Return a value where expert nights are nearly normal: arcsine of the root for percent, else log."""
+        is_share = self.unit.startswith("%")
+        return asin(sqrt(min(value, 100.0) / 100.0)) if is_share else log(value + self.log_offset)
 
     def of(self, stage: str, phase: str = "") -> Quantity:
         """Return the quantity of one stage, or of one stage in the light or in the dark."""
@@ -258,11 +245,9 @@ def quantity_of(key: str) -> Quantity:
     for quantity in (*NIGHT, ALL_BOUTS, JOINT, *INDICATORS):
         if quantity.key == key:
             return quantity
-    for quantity in PHASE:
-        for phase in PHASES:
-            if key.startswith(f"{quantity.key}_") and key.endswith(f"_{phase}"):
-                return quantity.of(key.removeprefix(f"{quantity.key}_").removesuffix(f"_{phase}"), phase)
-    for quantity in (*STAGE, *STAGE_INDICATORS):
-        if key.startswith(f"{quantity.key}_"):
-            return quantity.of(key.removeprefix(f"{quantity.key}_"))
+    kinds = [(quantity, phase) for quantity in PHASE for phase in PHASES]
+    for quantity, phase in [*kinds, *((each, "") for each in (*STAGE, *STAGE_INDICATORS))]:
+        before, after = f"{quantity.key}_", f"_{phase}" if phase else ""
+        if key.startswith(before) and key.endswith(after):
+            return quantity.of(key.removeprefix(before).removesuffix(after), phase)
     raise InputError(f"unknown measure {key!r}.")

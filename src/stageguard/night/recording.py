@@ -17,6 +17,7 @@ from stageguard.errors import InputError, did_you_mean
 from stageguard.night.hypnogram import Hypnogram
 
 SLOWEST_HZ, FASTEST_HZ = 1e-4, 1e9  # a sample in three hours; a billion in a second
+SLACK_SECONDS = 0.01  # a recording that ends this short of an epoch's end still holds the epoch
 
 
 @runtime_checkable
@@ -32,41 +33,25 @@ class Samples(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Signal:
-    """A channel sampled at a steady rate.
+    """A channel sampled at a steady rate."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the channel in the file.
-    samples : array or anything with a length that can be sliced
-        Values in `unit`, NaN where the sensor gave none. A channel of a long recording stays in its file and
-        is read slice by slice.
-    rate_hz : float
-        Samples per second.
-    unit : str
-        Unit of the samples: "uV", "V", "g", "bpm", "counts", "%", "rad", or "" if they have none.
-    """
-
-    name: str
-    samples: Samples
+    name: str  # of the channel in the file
+    samples: Samples  # in `unit`, NaN where the sensor gave none; long ones stay in the file
     rate_hz: float
-    unit: str = ""
+    unit: str = ""  # "uV", "V", "g", "bpm", "counts", "%", "rad", or "" if they have none
 
     def __post_init__(self) -> None:
-        """Check the rate, and that there is one row of numbers."""
+        """Check the rate, and that there is one row of samples."""
         checks.text(self.name, "a signal's name")
         what = f"rate_hz of signal {self.name!r}"
-        rate_hz = checks.number(self.rate_hz, what, positive=True)
-        checks.number(rate_hz, what, low=SLOWEST_HZ, high=FASTEST_HZ)
+        rate_hz = checks.number(self.rate_hz, what, low=SLOWEST_HZ, high=FASTEST_HZ)
         object.__setattr__(self, "rate_hz", rate_hz)
-        if not hasattr(self.samples, "__getitem__") or isinstance(self.samples, str | Mapping):
-            shown = checks.shown(self.samples)
-            raise InputError(f"samples of signal {self.name!r} are {shown}, expected an array of numbers.")
-        shape = self.samples.shape if hasattr(self.samples, "shape") else (len(self.samples),)
+        is_list = not isinstance(self.samples, str | Mapping) and hasattr(self.samples, "__getitem__")
+        shape: tuple[int, ...] = getattr(self.samples, "shape", (len(self.samples),) if is_list else ())
         if len(shape) != 1 or not shape[0]:
             raise InputError(
-                f"signal {self.name!r} has shape {tuple(shape)}, expected one row of samples. "
-                "Give each channel a signal of its own."
+                f"samples of signal {self.name!r} are {checks.shown(self.samples)} of shape {tuple(shape)}, "
+                "expected one row of numbers."
             )
 
     @property
@@ -90,31 +75,19 @@ class Signal:
 
 
 def _numbers(values: Any, what: str) -> Floats:
-    try:
-        return np.asarray(checks.unmasked(np.asanyarray(values), np.nan), dtype=np.float64)
-    except Exception:  # whatever the class of the values raises
-        raise InputError(f"{what} are {checks.shown(values)}, expected an array of numbers.") from None
+    array = checks.array_of(values, what, "read_recording")
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"{what} are {checks.shown(values)}, expected numbers.")
+    return np.asarray(array, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """Measurements at uneven times: heart rates of a watch, beats, raw acceleration with timestamps.
+    """Measurements at uneven times: heart rates of a watch, beats, raw acceleration with timestamps."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the series in the file.
-    times : array (n,)
-        Seconds since the recording's start, never decreasing; may begin before it.
-    values : array (n,) or (n, d)
-        One row per time.
-    unit : str
-        Unit of the values.
-    """
-
-    name: str
-    times: Floats
-    values: Floats
+    name: str  # of the series in the file
+    times: Floats  # (n,) seconds since the recording's start, never decreasing; may begin before it
+    values: Floats  # (n,) or (n, d): one row per time
     unit: str = ""
 
     def __post_init__(self) -> None:
@@ -128,7 +101,7 @@ class Series:
                 "expected one row of values per time."
             )
         if not np.isfinite(times).all() or (np.diff(times) < 0).any():
-            raise InputError(f"series {self.name!r} has times that are not increasing numbers. Sort them.")
+            raise InputError(f"series {self.name!r} has times that decrease or are not finite.")
         object.__setattr__(self, "times", checks.frozen_array(times, np.float64))
         object.__setattr__(self, "values", checks.frozen_array(values, np.float64))
 
@@ -139,74 +112,37 @@ class Series:
 
     def __repr__(self) -> str:
         """Return name, number of measurements, unit and the time of the last one."""
-        return (
-            f"<Series {self.name!r}, {len(self.times)} values, {self.unit or 'no unit'}, {self.seconds:g} s>"
-        )
-
-
-KINDS: Mapping[str, tuple[type, ...]] = {  # of what a recording holds by name
-    "signals": (Signal, Series),
-    "scorings": (Hypnogram,),
-    "covariates": (object,),
-}
+        n_values, unit = len(self.times), self.unit or "no unit"
+        return f"<Series {self.name!r}, {n_values} values, {unit}, {self.seconds:g} s>"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:
-    """One recording of one subject.
+    """One recording of one subject."""
 
-    Parameters
-    ----------
-    id : str
-        Name of the recording, unique within its dataset.
-    subject : str
-        Who was recorded. All nights of a person have the same subject, so that no split separates them.
-    signals : mapping of str to Signal or Series
-        By role ("eeg", "emg", "ecg", "thorax", "radar_i", ...) where the reader knows it, else by name.
-    scorings : mapping of str to Hypnogram, optional
-        Hypnograms by scorer. Epoch 0 of each begins at the recording's start.
-    start : datetime, optional
-        When the recording began.
-    lights_off_seconds, lights_on_seconds : float, optional
-        Seconds since the start.
-    covariates : mapping, optional
-        Age, sex, AHI and other facts about the sleeper.
-    is_synthetic : bool
-        Whether it was simulated.
-    source : str, optional
-        Dataset or file it comes from.
-    notes : tuple of str
-        What a reader assumed or left out, one line each.
-    """
-
-    id: str
-    subject: str
+    id: str  # unique within its dataset
+    subject: str  # who was recorded: no split separates the nights of one subject
+    # by role ("eeg", "emg", "ecg", "thorax", "radar_i", ...) where the reader knows it, else by name
     signals: Mapping[str, Signal | Series]
-    scorings: Mapping[str, Hypnogram] = field(default_factory=dict)
+    scorings: Mapping[str, Hypnogram] = field(default_factory=dict)  # by scorer; begin with the recording
     start: datetime | None = None
-    lights_off_seconds: float | None = None
+    lights_off_seconds: float | None = None  # since the start
     lights_on_seconds: float | None = None
-    covariates: Mapping[str, float | str] = field(default_factory=dict)
+    covariates: Mapping[str, float | str] = field(default_factory=dict)  # age, sex, AHI and other facts
     is_synthetic: bool = False
-    source: str | None = None
-    notes: tuple[str, ...] = ()
+    source: str | None = None  # dataset or file it comes from
+    notes: tuple[str, ...] = ()  # what a reader assumed or left out, one line each
 
     def __post_init__(self) -> None:
         """Check that the recording has an id and a subject, and freeze the mappings."""
-        for what in ("id", "subject"):
-            value = getattr(self, what)
-            if not isinstance(value, str) or not value.strip():
-                raise InputError(
-                    f"a recording's {what} is {checks.shown(value)}, expected a name. Say which it is."
-                )
+        checks.text(self.id, "a recording's id", empty=False)
+        checks.text(self.subject, "a recording's subject", empty=False)
+        kinds: dict[str, tuple[type, ...]] = {"signals": (Signal, Series), "scorings": (Hypnogram,)}
         for what in ("signals", "scorings", "covariates"):
-            by_name = getattr(self, what)
-            if not isinstance(by_name, Mapping):
-                raise InputError(f"{what} are {checks.shown(by_name)}, expected a dict by name.")
+            by_name = checks.mapping(getattr(self, what), what)
             for name, value in by_name.items():
-                checks.text(name, f"a name of {what}")
-                if not isinstance(value, KINDS[what]):
-                    kind = KINDS[what][0].__name__
+                if not isinstance(value, kinds.get(what, object)):
+                    kind = kinds[what][0].__name__
                     raise InputError(f"{what}[{name!r}] is {checks.shown(value)}, expected a {kind}.")
             object.__setattr__(self, what, MappingProxyType(dict(by_name)))
 
@@ -228,12 +164,10 @@ class Recording:
 
     @staticmethod
     def check(recording: object) -> None:
-        """Refuse anything but a recording; the error says how to read one."""
+        """Refuse anything but a recording."""
         if not isinstance(recording, Recording):
-            raise InputError(
-                f"the recording is {checks.shown(recording)}, expected a Recording. "
-                "Read it first: sg.read_recording(path)."
-            )
+            found = checks.shown(recording)
+            raise InputError(f"the recording is {found}, expected what sg.read_recording(path) returns.")
 
     def with_channels(self, channels: Mapping[str, str]) -> Recording:
         """Return a recording whose roles have other channels, given by name or by their role before."""
@@ -248,20 +182,15 @@ class Recording:
             signals[role] = by_name[name]
         return replace(self, signals=signals)
 
-    def channel(self, role: str, *others: str) -> Signal | Series:
-        """Return the signal of the first role that was recorded; the error says how to map the last one."""
-        roles = (role, *others)
-        for name in roles:
-            if name in self.signals:
-                return self.signals[name]
+    def channel(self, *roles: str) -> Signal | Series:
+        """Return the signal of the first role that was recorded."""
+        for role in roles:
+            if role in self.signals:
+                return self.signals[role]
         raise InputError(
             f"recording {self.id!r} has no channel {' or '.join(map(repr, roles))}; it has: "
-            f"{', '.join(self.signals) or 'none'}. Map one with channels={{{roles[-1]!r}: NAME}} or "
-            f"--channel {roles[-1]}=NAME."
+            f"{', '.join(self.signals) or 'none'}. A channel gets a role by channels={{role: name}}."
         )
-
-
-SLACK_SECONDS = 0.01  # a recording that ends this short of an epoch's end still holds the epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,9 +203,7 @@ class EpochGrid:
 
     def __post_init__(self) -> None:
         """Check that there is an epoch."""
-        if isinstance(self.n_epochs, bool) or int(self.n_epochs) != self.n_epochs or self.n_epochs < 1:
-            raise InputError(f"n_epochs is {self.n_epochs!r}, expected a whole number of at least 1.")
-        object.__setattr__(self, "n_epochs", int(self.n_epochs))
+        object.__setattr__(self, "n_epochs", checks.count(self.n_epochs, "n_epochs"))
         object.__setattr__(self, "epoch_seconds", checks.epoch_seconds(self.epoch_seconds))
         checks.start(self.start)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -58,22 +58,6 @@ def canonical_name(text: str) -> str | None:
 class StageScheme:
     """The stages a stager distinguishes, in the order of its columns.
 
-    Parameters
-    ----------
-    name : str
-        ``aasm5``, ``wldr4``, ``wnr3``, ``ws2``, or ``custom``.
-    names : tuple of str
-        Stage names; the label of a stage is its index in this tuple.
-    wake, rem : str or None
-        Which of the names is wake and which is REM, if any.
-
-    Attributes
-    ----------
-    n_stages : int
-        Number of stages.
-    wake_index, rem_index : int or None
-        Labels of wake and of REM.
-
     Examples
     --------
     >>> import stageguard as sg
@@ -82,83 +66,78 @@ class StageScheme:
     ('aasm5', ('W', 'N1', 'N2', 'N3', 'R'))
     """
 
-    name: str
-    names: tuple[str, ...]
-    wake: str | None = None
-    rem: str | None = None
-    n_stages: int = field(init=False, repr=False, compare=False)
-    wake_index: int | None = field(init=False, repr=False, compare=False)  # label of wake, or None
-    rem_index: int | None = field(init=False, repr=False, compare=False)  # label of REM, or None
+    name: str  # `aasm5`, `wldr4`, `wnr3`, `ws2`, or `custom`
+    names: tuple[str, ...]  # the label of a stage is its index in this tuple
+    wake: str | None = None  # which of the names is wake, if any
+    rem: str | None = None  # and which is REM
 
     def __post_init__(self) -> None:
         """Check the names and their roles."""
         checks.text(self.name, "scheme name", empty=False)
-        object.__setattr__(self, "names", _checked_names(self.names))
-        object.__setattr__(self, "n_stages", len(self.names))
-        for role in ("wake", "rem"):
-            stage = getattr(self, role)
-            if stage is not None and not (isinstance(stage, str) and stage in self.names):
-                raise InputError(
-                    f"{role} is {checks.shown(stage)}, which is not one of the stages {_listed(self.names)}."
-                )
-            index = None if stage is None else self.names.index(stage)
-            object.__setattr__(self, f"{role}_index", index)
+        names = checks.stage_names(self.names)
+        object.__setattr__(self, "names", names)
+        if not 2 <= len(names) <= MAX_STAGES:
+            raise InputError(f"a scheme has {len(names)} stages, expected 2 to {MAX_STAGES}.")
+        for name in names:
+            checks.text(name, "stage name", empty=False)
+            if name == UNSCORED_NAME or names.count(name) > 1:
+                raise InputError(f"stages are {_listed(names)}, expected different names other than '?'.")
+        for role, stage in (("wake", self.wake), ("rem", self.rem)):
+            if stage is not None:
+                checks.choice(stage, role, names)
         if self.wake is not None and self.wake == self.rem:
             raise InputError(f"wake and rem are both {self.wake!r}, expected two different stages.")
 
     @classmethod
     def named(cls, name: str) -> StageScheme:
         """Return a standard scheme: ``aasm5``, ``wldr4``, ``wnr3`` or ``ws2``."""
-        given: object = name
-        if isinstance(given, str) and given in SCHEMES:
-            return SCHEMES[given]
-        hint = did_you_mean(given, SCHEMES) if isinstance(given, str) else ""
-        raise InputError(f"unknown scheme {checks.shown(name)}. Known: {_listed(SCHEMES)}.{hint}")
+        scheme = SCHEMES.get(str(name))
+        if scheme is None:
+            hint = did_you_mean(str(name), SCHEMES)
+            raise InputError(f"unknown scheme {checks.shown(name)}. Known: {_listed(SCHEMES)}.{hint}")
+        return scheme
 
     @classmethod
     def custom(cls, names: Iterable[str], wake: str | None = None, rem: str | None = None) -> StageScheme:
         """Return a scheme of your own, or the standard scheme that equals it."""
-        scheme = cls("custom", _checked_names(names), wake, rem)
-        for standard in SCHEMES.values():
-            if (standard.names, standard.wake, standard.rem) == (scheme.names, wake, rem):
-                return standard
-        return scheme
+        scheme = cls("custom", names, wake, rem)  # type: ignore[arg-type]
+        return next((each for each in SCHEMES.values() if replace(each, name="custom") == scheme), scheme)
 
     @property
-    def sleep(self) -> tuple[str, ...]:
-        """Names of all stages other than wake."""
-        return tuple(name for name in self.names if name != self.wake)
+    def n_stages(self) -> int:
+        """Number of stages."""
+        return len(self.names)
+
+    @property
+    def wake_index(self) -> int | None:
+        """Label of wake, or None."""
+        return None if self.wake is None else self.names.index(self.wake)
+
+    @property
+    def rem_index(self) -> int | None:
+        """Label of REM, or None."""
+        return None if self.rem is None else self.names.index(self.rem)
 
     def index(self, text: str) -> int:
         """Return the label of a stage, by its exact name or by an alias."""
-        if not isinstance(text, str):
-            raise InputError(f"stage is {checks.shown(text)}, expected a name. Known: {_listed(self.names)}.")
-        if text in self.names:
-            return self.names.index(text)
-        alias_of = self._alias(text)
-        if alias_of is not None:
-            return self.names.index(alias_of)
-        raise InputError(
-            f"{text!r} is not a stage of scheme {self.name!r}. "
-            f"Known: {_listed(self.names)}.{did_you_mean(text, self.names)}"
-        )
+        stage = text if text in self.names else self._alias(str(text))
+        if stage is None:
+            raise InputError(
+                f"{checks.shown(text)} is not a stage of scheme {self.name!r}. "
+                f"Known: {_listed(self.names)}.{did_you_mean(str(text), self.names)}"
+            )
+        return self.names.index(stage)
 
     def merge_map(self, coarser: StageScheme) -> Indices:
         """Return the label in a coarser scheme of each stage of this scheme."""
         labels = []
         for name in self.names:
-            target = next((c for n in self._broader(name) if (c := coarser._counterpart(n))), None)
-            if target is None:
-                raise InputError(
-                    f"cannot merge scheme {self.name!r} into {coarser.name!r}: stage {name!r} has no "
-                    f"counterpart among {_listed(coarser.names)}."
-                )
-            labels.append(coarser.names.index(target))
-        orphans = sorted(set(range(coarser.n_stages)) - set(labels))
-        if orphans:
+            found = next((c for n in self._broader(name) if (c := coarser._counterpart(n))), None)
+            labels.append(-1 if found is None else coarser.names.index(found))
+        if set(labels) != set(range(coarser.n_stages)):
             raise InputError(
-                f"cannot merge scheme {self.name!r} into {coarser.name!r}: no stage among "
-                f"{_listed(self.names)} corresponds to {coarser.names[orphans[0]]!r}."
+                f"cannot merge scheme {self.name!r} into {coarser.name!r}: the stages {_listed(self.names)} "
+                f"are not the parts of {_listed(coarser.names)}."
             )
         return np.array(labels, dtype=np.intp)
 
@@ -184,8 +163,7 @@ class StageScheme:
         """Return the stage that a (canonical) name stands for, by name, role or alias, or None."""
         if name in self.names:
             return name
-        role = {"W": self.wake, "R": self.rem}.get(name)
-        return role if role is not None else self._alias(name)
+        return {"W": self.wake, "R": self.rem}.get(name) or self._alias(name)
 
 
 def as_scheme(scheme: StageScheme | str) -> StageScheme:
@@ -198,41 +176,18 @@ def scheme_for(names: Sequence[str]) -> tuple[StageScheme, Indices]:
 
     Names may come in any order and as any alias. N3 together with light sleep means deep sleep.
     """
-    columns: dict[str, int] = {}
-    for column, name in enumerate(names):
-        meaning = canonical_name(str(name))
-        if meaning is None:
-            hint = did_you_mean(str(name), [alias for alias in _CANONICAL if len(alias) > 2])
-            known = f"Known: {_listed(_SYNONYMS)} and their aliases."
-            raise InputError(f"column {checks.shown(name)} is not a stage name. {known}{hint}")
-        if meaning in columns:
-            raise InputError(f"columns {names[columns[meaning]]!r} and {name!r} are both stage {meaning!r}.")
-        columns[meaning] = column
-    if "Light" in columns and "N3" in columns and "Deep" not in columns:
-        columns["Deep"] = columns.pop("N3")
+    meanings = [canonical_name(str(name)) for name in names]
+    if "Light" in meanings and "Deep" not in meanings:
+        meanings = ["Deep" if meaning == "N3" else meaning for meaning in meanings]
     for scheme in SCHEMES.values():
-        if columns.keys() == set(scheme.names):
-            return scheme, np.array([columns[name] for name in scheme.names], dtype=np.intp)
+        if sorted(scheme.names) == sorted(map(str, meanings)):
+            return scheme, np.array([meanings.index(name) for name in scheme.names], dtype=np.intp)
     known = "; ".join(f"{scheme.name} = {_listed(scheme.names)}" for scheme in SCHEMES.values())
-    raise InputError(f"stages {_listed(columns)} are not a standard scheme. Known: {known}.")
+    raise InputError(f"stages {_listed(map(str, names))} are not a standard scheme. Known: {known}.")
 
 
 def _meaning(text: str) -> str:
     return canonical_name(text) or text.strip().lower()
-
-
-def _checked_names(names: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(names, str) or not isinstance(names, Iterable):
-        raise InputError(f"stages are {checks.shown(names)}, expected a list of names.")
-    checked = tuple(checks.text(name, "stage name", empty=False) for name in names)
-    if not 2 <= len(checked) <= MAX_STAGES:
-        raise InputError(f"a scheme has {len(checked)} stages, expected 2 to {MAX_STAGES}.")
-    for index, name in enumerate(checked):
-        if name == UNSCORED_NAME:
-            raise InputError(f"{UNSCORED_NAME!r} cannot be a stage name: it marks unscored epochs.")
-        if name in checked[:index]:
-            raise InputError(f"stage {name!r} is listed twice.")
-    return checked
 
 
 def _listed(names: Iterable[str]) -> str:

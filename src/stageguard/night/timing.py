@@ -1,28 +1,41 @@
-"""Starts of nights, moments of a recording, and parts of nights."""
+"""Starts of nights, moments of a recording, parts of nights, and epochs of another length."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TypeVar
+
+import numpy as np
 
 from stageguard import checks
 from stageguard.arrays import DAY_SECONDS
-from stageguard.errors import InputError, warn
+from stageguard.errors import InputError
 from stageguard.night.hypnodensity import Hypnodensity
-from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.night import TIE, later
+from stageguard.night.hypnogram import TIE, UNSCORED, Hypnogram, later
 
 Night = Hypnogram | Hypnodensity
 AnyNight = TypeVar("AnyNight", Hypnogram, Hypnodensity, Hypnogram | Hypnodensity)
+Moment = float | timedelta | datetime | str  # a number is seconds since the beginning of the recording
+
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 
 
-def seconds_between(start: datetime, end: datetime) -> float:
-    """Return seconds from one moment to another, also across a change of clocks; both have a zone or none."""
-    if start.tzinfo is not None and end.tzinfo is not None:
+def require_night(night: object) -> None:
+    """Refuse anything but a hypnogram or a hypnodensity."""
+    if not isinstance(night, Night):
+        raise InputError(f"a night is {checks.shown(night)}, expected a Hypnogram or a Hypnodensity.")
+
+
+def seconds_between(start: datetime, end: datetime, what: str = "another start") -> float:
+    """Return seconds from one moment to another, also across a change of clocks; `what` is for messages."""
+    if (start.tzinfo is None) != (end.tzinfo is None):
+        raise InputError(
+            f"{what} is {end} and the start {start}, expected both with a time zone or both without."
+        )
+    if start.tzinfo is not None:
         start, end = start.astimezone(UTC), end.astimezone(UTC)
     return (end - start).total_seconds()
 
@@ -52,61 +65,37 @@ def part_of(night: AnyNight, first: int, end: int) -> AnyNight:
     offset = max(round(night.offset_seconds + seconds, 9), 0.0)
     low = max(first, 0)
     high = max(min(end, night.n_epochs), low)
-    rows = night.blank(end - first)
+    fill = np.nan if night.rows.dtype.kind == "f" else UNSCORED
+    rows = np.full((end - first, *night.rows.shape[1:]), fill, dtype=night.rows.dtype)
     rows[low - first : high - first] = night.rows[low:high]
     return night.with_rows(rows, start=start, offset_seconds=offset)
 
 
-def require_night(night: object) -> None:
-    """Refuse anything but a hypnogram or a hypnodensity."""
-    if not isinstance(night, Night):
-        raise InputError(
-            f"a night is {checks.shown(night)}, expected a Hypnogram or a Hypnodensity. Read it first."
-        )
-
-
-def warn_of(notes: Sequence[str]) -> None:
-    """Warn of what was cut or assumed."""
-    warn("; ".join(notes) + ".")
-
-
-Moment = float | timedelta | datetime | str  # a number is seconds since the beginning of the recording
-
-_CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
-
-
-def epoch_at(night: Night, moment: Moment, what: str, after: int = 0) -> int:
-    """Return the epoch that begins nearest to a moment in seconds or as a time.
-
-    `what` names the moment in messages. A time of day of ``lights_on`` is the next one after epoch `after`.
-    """
-    n_epochs, epoch_seconds = night.n_epochs, night.epoch_seconds
-    offset, after_seconds = night.offset_seconds, after * epoch_seconds
-    seconds = seconds_from_start(night.start, moment, what, offset_seconds=offset, after=after_seconds)
-    epoch = math.floor(seconds / epoch_seconds + 0.5)
-    if not 0 <= epoch <= n_epochs:
-        began = recording_start(night)
-        begins = "" if began is None else f" ({began:%H:%M:%S})"
-        hours = (seconds + offset) / 3600
-        raise _wrong_moment(
-            what,
-            f"{checks.shown(moment)}, {hours:.2f} h after the recording starts{begins}, "
-            f"expected a moment within its {n_epochs * epoch_seconds / 3600:.2f} h.",
-        )
-    return epoch
-
-
 def lights_window(night: Night, lights_off: Moment | None, lights_on: Moment | None) -> tuple[int, int]:
     """Return [first, stop) of the epochs between lights off and lights on, to the nearest epoch."""
-    n_epochs = night.n_epochs
-    first = 0 if lights_off is None else epoch_at(night, lights_off, "lights_off", 0)
-    stop = n_epochs if lights_on is None else epoch_at(night, lights_on, "lights_on", first)
+    first = 0 if lights_off is None else _epoch_at(night, lights_off, "lights_off", 0)
+    stop = night.n_epochs if lights_on is None else _epoch_at(night, lights_on, "lights_on", first)
     if not first < stop:
         raise InputError(
-            f"lights are off from epoch {first + 1} and on from epoch {stop + 1} of {n_epochs}, expected at "
-            "least one epoch between them."
+            f"lights are off from epoch {first + 1} and on from epoch {stop + 1} of {night.n_epochs}, "
+            "expected at least one epoch between them."
         )
     return first, stop
+
+
+def _epoch_at(night: Night, moment: Moment, what: str, after: int) -> int:
+    """Return the epoch that begins nearest to a moment; a time of lights on is the next after `after`."""
+    seconds = seconds_from_start(
+        *(night.start, moment, what), offset_seconds=night.offset_seconds, after=after * night.epoch_seconds
+    )
+    epoch = math.floor(seconds / night.epoch_seconds + 0.5)
+    if not 0 <= epoch <= night.n_epochs:
+        hours = (seconds + night.offset_seconds) / 3600
+        raise InputError(
+            f"{what} is {checks.shown(moment)}, {hours:.2f} h after the recording starts, "
+            f"expected a moment within its {night.n_epochs * night.epoch_seconds / 3600:.2f} h."
+        )
+    return epoch
 
 
 def seconds_from_start(
@@ -116,30 +105,15 @@ def seconds_from_start(
 
     `what` names the moment in messages. A time of day of ``lights_on`` is the next one `after` these seconds.
     """
-    if isinstance(moment, str):
-        seconds = (clock_seconds(moment, what) - time_of_day(start, moment, what)) % DAY_SECONDS
-        assert start is not None
-        while (found := _by_clock(start, seconds)) <= after and what == "lights_on":
-            seconds += DAY_SECONDS  # the next morning, or the one after
-        return found
-    if not isinstance(moment, datetime):
+    if isinstance(moment, datetime):
+        return seconds_between(_known(start, moment, what), moment, what)
+    if not isinstance(moment, str):
         seconds_in = moment.total_seconds() if isinstance(moment, timedelta) else moment
-        try:
-            return checks.number(seconds_in, what, low=0) - offset_seconds
-        except InputError:
-            raise _wrong_moment(
-                what,
-                f"{checks.shown(moment)}, expected seconds since the beginning of the recording, or a time "
-                "such as '22:30'.",
-            ) from None
-    time_of_day(start, moment, what)
-    assert start is not None
-    if (moment.tzinfo is None) != (start.tzinfo is None):
-        raise _wrong_moment(
-            what,
-            f"{moment} and the recording starts at {start}, expected both with a time zone or both without.",
-        )
-    return seconds_between(start, moment)
+        return checks.number(seconds_in, what, low=0) - offset_seconds
+    seconds = (clock_seconds(moment, what) - time_of_day(start, moment, what)) % DAY_SECONDS
+    while (found := _by_clock(_known(start, moment, what), seconds)) <= after and what == "lights_on":
+        seconds += DAY_SECONDS  # the next morning, or the one after
+    return found
 
 
 def _by_clock(start: datetime, seconds: float) -> float:
@@ -151,28 +125,20 @@ def _by_clock(start: datetime, seconds: float) -> float:
 
 def time_of_day(start: datetime | None, moment: str | datetime, what: str) -> float:
     """Return a start in seconds after midnight; it must be known to compare a moment with it."""
-    if start is None:
-        raise _wrong_moment(
-            what,
-            f"the time {str(moment)!r}, but when the recording starts is not known. Give ",
-            "start=... to the Hypnogram",
-            "." if what == "lights_on_phase" else ", or seconds since the beginning of the recording.",
-        )
+    start = _known(start, moment, what)
     return start.hour * 3600.0 + start.minute * 60.0 + start.second + start.microsecond / 1e6
+
+
+def _known(start: datetime | None, moment: str | datetime, what: str) -> datetime:
+    if start is None:
+        raise InputError(f"{what} is the time {str(moment)!r}, but when the recording starts is not known.")
+    return start
 
 
 def clock_seconds(text: object, what: str) -> float:
     """Return a time of day in seconds after midnight."""
-    match = _CLOCK.fullmatch(str(text).strip()) if isinstance(text, str | time) else None
+    match = _CLOCK.fullmatch(str(text).strip())
     hours, minutes, seconds = (int(part or 0) for part in match.groups()) if match else (24, 0, 0)
     if hours > 23 or minutes > 59 or seconds > 59:
-        raise _wrong_moment(
-            what,
-            f"{checks.shown(text)}, expected a time of day such as '07:00'",
-            "." if what == "lights_on_phase" else ", or a number of seconds.",
-        )
+        raise InputError(f"{what} is {checks.shown(text)}, expected a time of day such as '07:00'.")
     return hours * 3600.0 + minutes * 60.0 + seconds
-
-
-def _wrong_moment(what: str, *problem: object) -> InputError:
-    return InputError(f"{what} is {''.join(map(str, problem))}")

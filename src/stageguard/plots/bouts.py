@@ -66,7 +66,7 @@ def plot_bouts(
             if scoring.scheme != scheme:
                 raise InputError(
                     f"stages are {', '.join(scheme.names)} of one night and "
-                    f"{', '.join(scoring.scheme.names)} of another, expected the same. Merge stages by merge."
+                    f"{', '.join(scoring.scheme.names)} of another, expected the same."
                 )
     wanted = [stages] if isinstance(stages, str) else stages
     if wanted is not None and not isinstance(wanted, Iterable):

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from stageguard.arrays import Floats, Indices
 from stageguard.night.colours import PAGE, STAGES, stage_shade
-from stageguard.night.night import later
+from stageguard.night.hypnogram import later
 from stageguard.night.stages import StageScheme
 from stageguard.report.numbers import number_text
 

@@ -17,7 +17,7 @@ from stageguard.formats.convert import save
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density_file
 from stageguard.night.align import align as cut
-from stageguard.night.combine import combine as put_together
+from stageguard.night.align import combine as put_together
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.runner.inputs import Wanted, find_inputs
 from stageguard.runner.run import collect_warnings

@@ -60,8 +60,8 @@ from stageguard.measures.cohort import (
 from stageguard.measures.samples import METHOD_OF_GROUPS
 from stageguard.measures.statistics import Convention, StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.period import find_sleeps
 from stageguard.night.quantities import NIGHT, steered_words
-from stageguard.night.sleeps import find_sleeps
 from stageguard.night.timing import Moment, lights_window, part_of
 from stageguard.report.marks import marks_words
 from stageguard.report.summary import mixed_epochs_words

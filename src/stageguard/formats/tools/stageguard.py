@@ -46,8 +46,7 @@ from stageguard.formats.tools.text import stages_of_lines, unread_columns
 from stageguard.guard.decoding import Decoding
 from stageguard.lazy import library
 from stageguard.night.hypnodensity import Hypnodensity
-from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.night import later
+from stageguard.night.hypnogram import Hypnogram, later
 
 RESERVED = frozenset((*OWN_HEAD, "epoch", "id", "label", "scorer", "start"))
 

@@ -31,7 +31,7 @@ from stageguard.formats.sniffing import has_columns, xml_root
 from stageguard.formats.tables.delimited import read_rows
 from stageguard.formats.tables.row_times import parse_cells
 from stageguard.formats.tables.table import Table
-from stageguard.night.night import later
+from stageguard.night.hypnogram import later
 from stageguard.night.stages import UNSCORED_NAME, WLDR4, WNR3, WS2, StageScheme
 from stageguard.night.timing import seconds_between
 
