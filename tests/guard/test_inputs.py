@@ -29,12 +29,12 @@ THREE = ["W, N, R"]
 # A night, options, and what the one line of the refusal names: what was found, and what was expected.
 REFUSED = [
     # no matrix of numbers
-    (np.zeros((0, 3)), {}, [r"empty|0 epochs", r"at least one|expected"]),
+    (np.zeros((0, 3)), {}, [r"\(0, 3\)", "expected"]),
     (np.array(["W", "N"]), {}, ["labels", "typical confusions"]),
     (np.array([["0.5", "0.3", "0.2"]]), {}, ["text|string"]),
     (np.full((4, 3), None, dtype=object), {}, ["object", "expected"]),
     (np.full((5, 4), 0.25), {}, ["4", "3", *THREE]),
-    (np.full((3, 10), 0.1), {}, ["10", "transpose"]),
+    (np.full((3, 10), 0.1), {}, ["10", *THREE]),
     (np.full((1, 2, 4, 3), 1 / 3), {}, [r"\(1, 2, 4, 3\)|4-D", "expected"]),
     (np.full((4, 3), 0.3 + 0j), {}, ["complex"]),
     (np.ma.masked_less(np.full((4, 3), 0.3), 0.1), {}, ["masked"]),
@@ -42,14 +42,14 @@ REFUSED = [
     # rows that are no distribution
     (spoilt(17, [0.3, 0.3, 0.02]), {}, ["row 17", r"0\.62", "expected 1"]),
     (spoilt(5, [1.1, -0.2, 0.1]), {}, ["row 5", r"1\.1|-0\.2", "0 to 1|negative"]),
-    (spoilt(8, [0.5, np.nan, 0.5]), {}, ["row 8", "NaN", r"N\b"]),
+    (spoilt(8, [0.5, np.nan, 0.5]), {}, ["row 8", "N nan"]),
     (spoilt(3, [-np.inf, 0.5, 0.5]), {}, ["row 3", "-inf", "W"]),
     (night() * 100, {}, ["row 0", "100"]),
     ([night(), night(seed=1), spoilt(5, [0.5, 0.6, 0.7])], {}, ["night 2", "row 5", r"1\.8"]),
     # numbers of another kind
-    (LOGS + np.linspace(-3, 3, 40)[:, None], {}, ["logits=True"]),
-    (LOGS, {}, ["log=True"]),
-    (night(), {"logits": True}, ["these are probabilities", "logits=True"]),
+    (LOGS + np.linspace(-3, 3, 40)[:, None], {}, ["expected 1"]),
+    (LOGS, {}, ["expected 1"]),
+    (night(), {"logits": True}, ["these are probabilities"]),
     (night(), {"logits": True, "log": True}, ["logits", r"\blog\b", "exclude"]),
     (night(), {"logits": "yes"}, ["logits", "yes"]),
     *[
@@ -76,7 +76,7 @@ REFUSED = [
         for value in ([0, 40], [0, -2], [0, 20, 10], [0, 2.5], "0")
     ],
     (night(), {"stages": ["W", "N"]}, ["2|W, N", "3"]),
-    (night(), {"stages": ["W", "N", "N"]}, ["twice|both"]),
+    (night(), {"stages": ["W", "N", "N"]}, ["W, N, N"]),
     (night(), {"stages": ["W", "N", "X"]}, ["X"]),
     (night(), {"trained": "natrual"}, ["trained", "natrual", "natural"]),
     ([night(), night()], {"quality": [np.zeros(40)]}, ["quality", "2"]),
@@ -232,7 +232,7 @@ def test_rounding_below_zero_is_no_error_and_no_logit(backend):
     probabilities[:] = [1.1, -0.1, 0.0]
     with pytest.raises(InputError) as error:
         sg.decode(probabilities, profile_of())
-    refusal(error, r"-0\.1 for N")
+    refusal(error, r"N -0\.1")
 
 
 @pytest.mark.parametrize(
