@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -70,12 +70,16 @@ class StageScheme:
     names: tuple[str, ...]  # the label of a stage is its index in this tuple
     wake: str | None = None  # which of the names is wake, if any
     rem: str | None = None  # and which is REM
+    n_stages: int = field(init=False, repr=False, compare=False)
+    wake_index: int | None = field(init=False, repr=False, compare=False)  # label of wake, or None
+    rem_index: int | None = field(init=False, repr=False, compare=False)  # label of REM, or None
 
     def __post_init__(self) -> None:
         """Check the names and their roles."""
         checks.text(self.name, "scheme name", empty=False)
         names = checks.stage_names(self.names)
         object.__setattr__(self, "names", names)
+        object.__setattr__(self, "n_stages", len(names))
         if not 2 <= len(names) <= MAX_STAGES:
             raise InputError(f"a scheme has {len(names)} stages, expected 2 to {MAX_STAGES}.")
         for name in names:
@@ -83,8 +87,8 @@ class StageScheme:
             if name == UNSCORED_NAME or names.count(name) > 1:
                 raise InputError(f"stages are {_listed(names)}, expected different names other than '?'.")
         for role, stage in (("wake", self.wake), ("rem", self.rem)):
-            if stage is not None:
-                checks.choice(stage, role, names)
+            index = None if stage is None else names.index(checks.choice(stage, role, names))
+            object.__setattr__(self, f"{role}_index", index)
         if self.wake is not None and self.wake == self.rem:
             raise InputError(f"wake and rem are both {self.wake!r}, expected two different stages.")
 
@@ -102,21 +106,6 @@ class StageScheme:
         """Return a scheme of your own, or the standard scheme that equals it."""
         scheme = cls("custom", names, wake, rem)  # type: ignore[arg-type]
         return next((each for each in SCHEMES.values() if replace(each, name="custom") == scheme), scheme)
-
-    @property
-    def n_stages(self) -> int:
-        """Number of stages."""
-        return len(self.names)
-
-    @property
-    def wake_index(self) -> int | None:
-        """Label of wake, or None."""
-        return None if self.wake is None else self.names.index(self.wake)
-
-    @property
-    def rem_index(self) -> int | None:
-        """Label of REM, or None."""
-        return None if self.rem is None else self.names.index(self.rem)
 
     def index(self, text: str) -> int:
         """Return the label of a stage, by its exact name or by an alias."""
