@@ -72,9 +72,9 @@ def test_the_interval_of_a_difference_is_scipys_welch():
     rng = np.random.default_rng(3)
     for n, m, spread in ((2, 2, 1.0), (3, 9, 4.0), (12, 11, 0.5), (200, 40, 2.0)):
         first, second = rng.normal(5, 1, n), rng.normal(4, spread, m)
-        for confidence in (0.8, 0.95, 0.99):
-            own = compare_samples(first, second, confidence=confidence)
-            interval = stats.ttest_ind(first, second, equal_var=False).confidence_interval(confidence)
+        for level in (0.8, 0.95, 0.99):
+            own = compare_samples(first, second, level=level)
+            interval = stats.ttest_ind(first, second, equal_var=False).confidence_interval(level)
             assert (own.low, own.high) == pytest.approx((interval.low, interval.high), rel=1e-9)
             assert own.difference == pytest.approx(first.mean() - second.mean())
         pooled = np.sqrt(((n - 1) * first.var(ddof=1) + (m - 1) * second.var(ddof=1)) / (n + m - 2))

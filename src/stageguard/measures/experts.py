@@ -35,12 +35,12 @@ DISAGREES = 0.3
 LEAST_CHANGES = 10  # of stage: scorings with fewer may be equal by chance
 
 
-def consensus(hypnograms: Sequence[Hypnogram], method: Method = "soft-agreement") -> Hypnogram:
+def consensus(experts: Sequence[Hypnogram], method: Method = "soft-agreement") -> Hypnogram:
     """Merge several experts' scorings of one night into one hypnogram.
 
     Parameters
     ----------
-    hypnograms : sequence of Hypnogram
+    experts : sequence of Hypnogram
         Two or more scorings of the same epochs. Finer schemes are merged into the coarsest.
     method : {"soft-agreement", "majority"}
         Both take the most voted stage. A tie goes, by ``soft-agreement``, to the scorer with the highest
@@ -64,7 +64,7 @@ def consensus(hypnograms: Sequence[Hypnogram], method: Method = "soft-agreement"
     ['W', 'N', 'N', 'R']
     """
     checks.choice(method, "method", get_args(Method))
-    labels, first = _panel(hypnograms)
+    labels, first = _panel(experts)
     votes = _votes(labels, first.scheme.n_stages)  # (n_epochs, n_stages)
     merged = votes.argmax(axis=1).astype(np.int8)
     most = votes.max(axis=1)
@@ -83,15 +83,15 @@ def consensus(hypnograms: Sequence[Hypnogram], method: Method = "soft-agreement"
     return replace(first, labels=merged, scorer=who, assumed=())
 
 
-def soft_agreement(hypnograms: Sequence[Hypnogram]) -> tuple[float, ...]:
+def soft_agreement(experts: Sequence[Hypnogram]) -> tuple[float, ...]:
     """Return the soft agreement of each scorer of one night with the others: 0 to 1, NaN without overlap."""
-    labels, first = _panel(hypnograms)
+    labels, first = _panel(experts)
     return _soft_agreements(labels, first.scheme.n_stages)
 
 
-def scorer_kappas(hypnograms: Sequence[Hypnogram]) -> Floats:
+def scorer_kappas(experts: Sequence[Hypnogram]) -> Floats:
     """Return Cohen's kappa of each pair of scorers, (n_scorers, n_scorers); NaN on the diagonal."""
-    labels, first = _panel(hypnograms)
+    labels, first = _panel(experts)
     return _kappas(labels, first.scheme.n_stages)
 
 
@@ -288,13 +288,13 @@ def _accuracy(first: Labels, second: Labels) -> float:
     return float(np.mean(first[both] == second[both])) if both.any() else float("nan")
 
 
-def _panel(hypnograms: Any) -> tuple[Labels, Hypnogram]:
+def _panel(experts: Any) -> tuple[Labels, Hypnogram]:
     """Return labels (n_scorers, n_epochs) in one scheme, and the first hypnogram, which describes them."""
-    if not isinstance(hypnograms, list | tuple) or len(hypnograms) < 2:
+    if not isinstance(experts, list | tuple) or len(experts) < 2:
         raise InputError(
-            f"got {checks.shown(hypnograms)}, expected a list of two or more scorings of the same night."
+            f"got {checks.shown(experts)}, expected a list of two or more scorings of the same night."
         )
-    scorings = [hypnogram_of(scoring) for scoring in hypnograms]
+    scorings = [hypnogram_of(scoring) for scoring in experts]
     # whoever scored fewer stages sets what can be compared
     coarsest = min((scoring.scheme for scoring in scorings), key=lambda scheme: scheme.n_stages)
     merged = [on_epochs_of(scorings[0], scoring).merge(coarsest) for scoring in scorings]

@@ -152,9 +152,9 @@ class Difference:
     reason: str = ""
 
 
-def compare_samples(first: Floats, second: Floats, *, confidence: float = 0.95) -> Difference:
+def compare_samples(first: Floats, second: Floats, *, level: float = 0.95) -> Difference:
     """Compare the means of two independent samples, NaN left out, with intervals of this coverage."""
-    confidence = checks.number(confidence, "confidence", low=0.5, high=0.9999)
+    level = checks.number(level, "level", low=0.5, high=0.9999)
     first, second = (values[~np.isnan(values)] for values in (first, second))
     n, m = len(first), len(second)
     mean_first, mean_second = (float(v.mean()) if len(v) else NAN for v in (first, second))
@@ -169,11 +169,11 @@ def compare_samples(first: Floats, second: Floats, *, confidence: float = 0.95) 
         return replace(means, reason="no value differs from its group's mean")
     # Welch and Satterthwaite: the groups may differ in spread
     freedom = error**2 / (error_first**2 / (n - 1) + error_second**2 / (m - 1))
-    margin = t_quantile(0.5 + confidence / 2, freedom) * math.sqrt(error)
+    margin = t_quantile(0.5 + level / 2, freedom) * math.sqrt(error)
     pooled = math.sqrt(((n - 1) * sd_first**2 + (m - 1) * sd_second**2) / (n + m - 2))
     # d over this scale is a t with a noncentrality, whose limits are known
     d, scale = difference / pooled, math.sqrt(1 / n + 1 / m)
-    low, high = (scale * end for end in noncentrality_limits(d / scale, n + m - 2, confidence))
+    low, high = (scale * end for end in noncentrality_limits(d / scale, n + m - 2, level))
     return replace(means, low=difference - margin, high=difference + margin, d=d, d_low=low, d_high=high)
 
 
@@ -197,9 +197,9 @@ def t_quantile(probability: float, freedom: float) -> float:
     return _root(lambda t: t_cdf(t, freedom) - probability, 0.0, 1.0)
 
 
-def noncentrality_limits(t: float, freedom: float, confidence: float) -> tuple[float, float]:
+def noncentrality_limits(t: float, freedom: float, level: float) -> tuple[float, float]:
     """Return the lowest and the highest noncentrality for which an observed `t` is still expected."""
-    tail = (1.0 - confidence) / 2.0
+    tail = (1.0 - level) / 2.0
 
     def limit(level: float) -> float:  # the cdf falls as delta grows
         return _root(lambda delta: level - t_cdf(t, freedom, delta), t, t + 1.0)
