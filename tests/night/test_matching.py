@@ -117,9 +117,3 @@ COMPARISONS = {
 def test_every_comparison_refuses_other_epochs(call, case):
     with pytest.raises(sg.InputError, match="expected the same"):
         COMPARISONS[call](OTHER_EPOCHS[case][0])
-
-
-@pytest.mark.parametrize("labels", [(*STAGES, 0), STAGES[:-1], (*STAGES, -1, -1, -1)])
-@pytest.mark.parametrize("call", COMPARISONS)
-def test_every_comparison_takes_scorings_that_end_nearby(call, labels):
-    assert COMPARISONS[call](scoring(labels, start=BEGAN)) is not None

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
-import pickle
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -16,7 +14,6 @@ from cli_runner import Runner
 from messages import naming
 from stageguard.errors import InputError, StageGuardWarning
 from stageguard.formats import registry
-from stageguard.formats.outputs import write_decoding
 from stageguard.night.stages import AASM5
 
 OFFSETS = [0.0, 12.5, 30.0, 42.5]
@@ -73,26 +70,6 @@ def run(capsys):
 # ---- the field
 
 
-@pytest.mark.parametrize("make", [hypnogram, density])
-def test_it_is_a_part_of_the_night(make):
-    night = make(12.5)
-    assert night.offset_seconds == 12.5
-    assert make().offset_seconds == 0.0
-    assert night != make()
-    assert "from 12.5 s" in repr(night)
-    assert "from" not in repr(make())
-    assert pickle.loads(pickle.dumps(night)) == night
-    assert replace(night, offset_seconds=3).offset_seconds == 3.0
-
-
-def test_a_posterior_keeps_it_through_a_pickle():
-    found = sg.posterior(density(12.5), "human-psg-5")
-    again = pickle.loads(pickle.dumps(found))
-    assert again == found
-    assert again.offset_seconds == 12.5
-    assert again.log_evidence == found.log_evidence
-
-
 # ---- verbs
 
 
@@ -115,17 +92,6 @@ def test_every_verb_keeps_it():
     assert [each.offset_seconds for each in kept] == [12.5] * len(kept)
 
 
-def test_changes_tell_when_they_begin():
-    rows = probabilities()
-    rows[9] = [0.01, 0.01, 0.01, 0.01, 0.96]
-    profile = sg.Profile.load("human-psg-5").replace(transition_weight=3.0)
-    night = sg.Hypnodensity(rows, "aasm5", SECONDS, offset_seconds=12.5)
-    with pytest.warns(StageGuardWarning):
-        changes = sg.explain(sg.decode(night, profile))
-    assert changes
-    assert all(change.onset_seconds == 12.5 + change.first_epoch * SECONDS for change in changes)
-
-
 @pytest.mark.parametrize("start", [None, START])
 def test_nights_of_one_recording_are_aligned_by_time(start):
     late = sg.Hypnogram(LABELS[2:], "aasm5", SECONDS, start, offset_seconds=72.5)
@@ -134,12 +100,6 @@ def test_nights_of_one_recording_are_aligned_by_time(start):
     assert one.labels.tolist() == two.labels.tolist() == LABELS[2:].tolist()
     assert (one.offset_seconds, two.offset_seconds) == (72.5, 72.5)
     assert one.start == two.start == start
-
-
-def test_lights_told_in_seconds_count_from_the_recording():
-    night = hypnogram(12.5)
-    assert sg.sleep_statistics(night, lights_off=72.5).lights_off_epoch == 2
-    assert sg.sleep_statistics(night, lights_off=timedelta(seconds=72.5)).lights_off_epoch == 2
 
 
 def test_nights_beside_each_others_epochs_are_refused():
@@ -202,48 +162,6 @@ def test_probabilities_stay_at_their_times(tmp_path, name, offset):
         np.testing.assert_allclose(back.probabilities, probabilities())
 
 
-@pytest.mark.parametrize("offset", OFFSETS)
-def test_onsets_in_the_files(tmp_path, offset):
-    pytest.importorskip("pandas")
-    decoding = sg.decode(density(offset), "human-psg-5")
-    expected = [offset + SECONDS * i for i in range(len(LABELS))]
-    files = write_decoding(decoding, tmp_path / "own")
-    tables = [(files.tsv, "\t", "onset")]
-    for name, file, delimiter, column in (
-        ("stageguard-csv", "own.csv", ",", "onset"),
-        ("bids-events", "n_events.tsv", "\t", "onset"),
-        ("usleep-tsv", "usleep.tsv", "\t", "init_sec"),
-        ("luna-annot", "n.annot", "\t", "start"),
-        ("edfbrowser-csv", "n.csv", ",", "Onset"),
-    ):
-        sg.convert(decoding, tmp_path / file, target_format=name)
-        tables.append((tmp_path / file, delimiter, column))
-    for path, delimiter, column in tables:
-        rows = rows_of(path, delimiter)
-        known = next(key for key in rows[0] if key.casefold() == column.casefold())
-        assert [float(row[known]) for row in rows] == expected, path.name
-    sidecar = json.loads(files.sidecar.read_text(encoding="utf-8"))
-    assert sidecar["stageguard"]["hypnogram"]["offset_seconds"] == offset
-    frame = decoding.to_frame()
-    assert frame["onset"].tolist() == expected
-
-
-def test_annotations_of_mne_count_from_the_recording():
-    pytest.importorskip("mne")
-    found = hypnogram(42.5, START).to_mne()
-    assert found.onset[0] == 42.5
-    assert found.orig_time.replace(tzinfo=None) == START - timedelta(seconds=42.5)
-    back = sg.read_hypnogram(found)
-    assert timed(back) == timed(hypnogram(42.5))
-
-
-def test_a_hypnogram_of_yasa_begins_with_its_recording():
-    pytest.importorskip("yasa")
-    found = hypnogram(60.0, START).to_yasa()
-    assert found.hypno.tolist()[:3] == ["UNS", "UNS", "WAKE"]
-    assert found.start.to_pydatetime() == START - timedelta(seconds=60)
-
-
 # ---- the command line
 
 
@@ -266,26 +184,6 @@ def test_commands_keep_the_times_of_a_table(run, tmp_path, offset):
     assert run("combine", source, other, "-o", tmp_path / "both.csv").code == 0
     known = [row for row in rows_of(tmp_path / "both.csv", ",") if row["W"]]
     assert float(known[0]["onset"]) == offset
-
-
-def test_an_output_of_another_onset_is_not_verified(run, tmp_path):
-    source = write_csv(tmp_path / "night.csv", 12.5)
-    assert run("decode", source, "-p", "human-psg-5", "-o", tmp_path).code == 0
-    sidecar = tmp_path / "night.hypnogram.json"
-    content = json.loads(sidecar.read_text(encoding="utf-8"))
-    content["stageguard"]["hypnogram"]["offset_seconds"] = 0.0
-    sidecar.write_text(json.dumps(content), encoding="utf-8")
-    ran = run("verify", sidecar)
-    assert ran.code == 1
-    assert "offset_seconds is 12.5, but 0 is recorded" in " ".join(ran.out.split())
-
-
-def test_a_scoring_of_other_times_is_not_compared(run, tmp_path):
-    assert (
-        run("decode", write_csv(tmp_path / "night.csv", 12.5), "-p", "human-psg-5", "-o", tmp_path).code == 0
-    )
-    hypnogram().save(tmp_path / "expert.csv", format="stageguard-csv")
-    assert run("compare", tmp_path / "expert.csv", tmp_path / "night.hypnogram.tsv").code == 1
 
 
 def test_yasa_without_a_start_loses_the_offset_aloud():

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import stageguard as sg
-from messages import mentions
 from stageguard.fitting.judging import statistics_of
 from stageguard.measures.cohort import CohortNight, codebook, cohort_table, measure, measure_night
 from stageguard.measures.intervals import reported, unit_of
@@ -21,12 +18,10 @@ from stageguard.night.quantities import (
     PHASES,
     STAGE,
     STAGE_INDICATORS,
-    Quantity,
     indicators_of,
     quantity_of,
 )
 from stageguard.night.stages import AASM5, WNR3
-from stageguard.report.summary import DECODED_ROWS
 from stageguard.report.tables import ROWS
 
 LABELS = np.array([0, 0, 1, 2, 2, 3, 2, 4, 4, 0, 2, 2, 0], dtype=np.int8)
@@ -80,16 +75,6 @@ def test_what_studies_report_is_the_same_for_intervals_and_fits():
     assert unit_of("minutes_N2") == "min"
 
 
-def test_names_follow_from_title_abbreviation_and_unit():
-    quantity = Quantity("x_percent", "Some share", "what it is", "% of TST", 1, "SX")
-    assert quantity.label == "Some share (SX)"
-    assert quantity.heading == "Some share (% of TST)"
-    assert quantity.short_heading == "SX (%)"
-    assert quantity.yasa_key == "SX"
-    assert mentions(quantity.description, "Some share")
-    assert Quantity("n", "Things", "", "count", 0).short_heading == "Things"
-
-
 @pytest.mark.parametrize("stage", WNR3.names)
 def test_the_quantity_of_a_stage_is_named_after_it(stage):
     for kind in (*STAGE, *STAGE_INDICATORS):
@@ -113,28 +98,3 @@ def test_rem_within_a_quarter_of_an_hour_is_early():
     early = {key for key in (q.key for q in NIGHT) if quantity_of(key).is_early(14.5)}
     assert early == set(REM_LATENCIES)
     assert not any(quantity_of(key).is_early(minutes) for key in REM_LATENCIES for minutes in (15.0, np.nan))
-
-
-def test_an_unknown_key_is_refused():
-    with pytest.raises(sg.InputError, match="unknown measure 'tst'"):
-        quantity_of("tst")
-
-
-def test_the_page_on_profiles_names_every_band():
-    page = (Path(__file__).parents[2] / "docs" / "profiles.md").read_text("utf-8")
-    assert all(f"`{quantity.key}`" in page for quantity in INDICATORS)
-    assert all(f"`{quantity.key}_<stage>`" in page for quantity in STAGE_INDICATORS)
-
-
-def test_decode_shows_indicators_before_statistics():
-    assert (
-        *("joint_score", "fragmentation_index", "tvr_percent", "tst_minutes", "se_percent"),
-        *(
-            "sol_minutes",
-            "sol_10min_minutes",
-            "rem_latency_minutes",
-            "rem_latency_bout_minutes",
-            "waso_minutes",
-            "awakenings",
-        ),
-    ) == DECODED_ROWS

@@ -16,7 +16,7 @@ from stageguard.errors import InputError
 from stageguard.night.hypnodensity import as_float_matrix
 from stageguard.night.quantities import quantity_of
 from stageguard.night.recording import EpochGrid, Series
-from stageguard.night.stages import AASM5, SCHEMES, WNR3, WS2, StageScheme, as_scheme, scheme_for
+from stageguard.night.stages import AASM5, WNR3, WS2, StageScheme, as_scheme, scheme_for
 
 NAN, INF = float("nan"), float("inf")
 START = datetime(2024, 1, 1, 22)
@@ -182,9 +182,3 @@ def test_it_is_refused_in_one_line(case):
         call()
     assert "\n" not in str(caught.value)
     assert mentions(str(caught.value), *named), str(caught.value)
-
-
-def test_every_scheme_refuses_finer_ones():
-    for fine, coarse in itertools.combinations(SCHEMES.values(), 2):
-        with pytest.raises(InputError, match=f"cannot merge scheme '{coarse.name}' into '{fine.name}'"):
-            coarse.merge_map(fine)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
@@ -50,15 +48,6 @@ def test_a_density_says_its_length_scheme_source_and_where_it_is_empty(night):
     assert repr(night.density) == "<Hypnodensity 960 epochs of 30 s, aasm5, from 'synthetic'>"
 
 
-def test_a_posterior_says_its_evidence(night):
-    posterior = sg.posterior(night.density, "human-psg-5")
-    assert re.fullmatch(
-        r"<Posterior 960 epochs of 30 s, aasm5, from 'synthetic', profile 'human-psg-5', "
-        r"log-evidence -?\d+\.\d nats>",
-        repr(posterior),
-    )
-
-
 def test_a_recording_says_its_channels_and_scorings(made):
     assert repr(made.recording) == (
         "<Recording 'Mouse01_synthetic' of 'Mouse01_synthetic', 0.1 h, signals eeg emg, scorings synthetic "
@@ -68,38 +57,3 @@ def test_a_recording_says_its_channels_and_scorings(made):
     assert repr(bare) == "<Recording 'n' of 'p', 0.025 h, signals hr, scorings none>"
     assert repr(bare.channel("hr")) == "<Series 'hr', 2 values, bpm, 90 s>"
     assert repr(made.recording.channel("eeg")) == "<Signal 'EEG', 512 Hz, uV, 360 s>"
-
-
-def test_features_say_their_shape(made):
-    features = sg.features(made.recording, "mouse-eeg-emg")
-    assert repr(features) == (
-        "<Features 90 epochs of 4 s, 4 frames of 28 features, recipe 'mouse-eeg-emg', scaling robust, "
-        "recording 'Mouse01_synthetic'>"
-    )
-
-
-def test_quality_says_how_much_is_lost(made):
-    quality = sg.signal_quality(made.recording, "eeg-emg")
-    n_lost = np.count_nonzero(quality.beta)
-    assert repr(quality) == (
-        f"<SignalQuality 90 epochs of 4 s, eeg-emg, rules graded, {n_lost} bad, "
-        "recording 'Mouse01_synthetic'>"
-    )
-
-
-def test_what_holds_nights_is_short_too(made, night, decoding):
-    for one in (
-        night,
-        made.night,
-        sg.align(night.density, night.density),
-        sg.intervals(decoding, method="model"),
-    ):
-        assert "\n" not in repr(one)
-        assert len(repr(one)) < 300, repr(one)
-
-
-def test_intervals_name_a_level_only_where_they_have_one(decoding):
-    model = sg.intervals(decoding, method="model")
-    assert repr(model) == f"<Intervals of {len(model)} statistics, model, 90%>"
-    without = sg.decode(decoding.night.probabilities, decoding.profile.replace(posterior=None))
-    assert repr(sg.intervals(without, method="model")) == f"<Intervals of {len(model)} statistics, model>"

@@ -1,12 +1,9 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from stageguard.night.stages import (
     AASM5,
@@ -14,56 +11,23 @@ from stageguard.night.stages import (
     WNR3,
     WS2,
     StageScheme,
-    as_scheme,
     canonical_name,
     scheme_for,
 )
 
 SCHEME_NAMES = ("aasm5", "wldr4", "wnr3", "ws2")
-ALIASES = {
-    "W": [
-        "W",
-        "w",
-        "Wake",
-        "WAKE",
-        "awake",
-        " W ",
-        "Sleep stage W",
-        "Prob. W",
-        "PP_W",
-        "P_W",
-        "P(W)",
-        "sleep_wake",
-    ],
-    "N1": [
-        "N1",
-        "NREM1",
-        "S1",
-        "Sleep stage 1",
-        "Sleep stage N1",
-        "Stage 1 sleep",
-        "PP_N1",
-        "Prob. N1",
-        "sleep_N1",
-    ],
-    "N2": ["N2", "nrem2", "S2", "Sleep stage 2", "Stage 2 sleep", "stage2", "p_n2"],
-    "N3": ["N3", "NREM3", "S3", "S4", "N4", "Sleep stage 3", "Sleep stage 4", "Stage 4 sleep", "S3/4", "SWS"],
-    "R": [
-        "R",
-        "REM",
-        "rem",
-        "Sleep stage R",
-        "REM sleep",
-        "Prob. REM",
-        "PP_R",
-        "sleep_REM",
-        "probability: REM",
-    ],
-    "Light": ["Light", "light sleep", "P_light", "Sleep stage light"],
-    "Deep": ["Deep", "deep sleep", "Prob. Deep"],
-    "N": ["N", "NREM", "NR", "PP_NR", "non-REM", "NREM sleep", "P_NREM"],
-    "S": ["S", "Sleep", "SLEEP", "P_sleep", "Prob. S"],
+ALIASES = {  # separated by semicolons
+    "W": "W;w;Wake;WAKE;awake; W ;Sleep stage W;Prob. W;PP_W;P_W;P(W);sleep_wake",
+    "N1": "N1;NREM1;S1;Sleep stage 1;Sleep stage N1;Stage 1 sleep;PP_N1;Prob. N1;sleep_N1",
+    "N2": "N2;nrem2;S2;Sleep stage 2;Stage 2 sleep;stage2;p_n2",
+    "N3": "N3;NREM3;S3;S4;N4;Sleep stage 3;Sleep stage 4;Stage 4 sleep;S3/4;SWS",
+    "R": "R;REM;rem;Sleep stage R;REM sleep;Prob. REM;PP_R;sleep_REM;probability: REM",
+    "Light": "Light;light sleep;P_light;Sleep stage light",
+    "Deep": "Deep;deep sleep;Prob. Deep",
+    "N": "N;NREM;NR;PP_NR;non-REM;NREM sleep;P_NREM",
+    "S": "S;Sleep;SLEEP;P_sleep;Prob. S",
 }
+ALIASES = {name: texts.split(";") for name, texts in ALIASES.items()}
 
 
 @pytest.mark.parametrize(
@@ -81,11 +45,6 @@ def test_what_is_no_stage_has_no_canonical_name(text):
     assert canonical_name(text) is None
 
 
-@given(st.text() | st.sampled_from([*itertools.chain(*ALIASES.values())]).map(str.upper))
-def test_canonical_name_takes_any_text(text):
-    assert canonical_name(text) in {*ALIASES, None}
-
-
 def test_standard_schemes_are_as_documented():
     assert AASM5.names == ("W", "N1", "N2", "N3", "R")
     assert WNR3.names == ("W", "N", "R")
@@ -93,11 +52,6 @@ def test_standard_schemes_are_as_documented():
     assert {name: scheme.name for name, scheme in SCHEMES.items()} == {n: n for n in SCHEME_NAMES}
     assert [(s.wake_index, s.rem_index) for s in SCHEMES.values()] == [(0, 4), (0, 3), (0, 2), (0, None)]
     assert AASM5.n_stages == 5
-
-
-def test_named_returns_the_one_instance():
-    assert StageScheme.named("wnr3") is WNR3
-    assert as_scheme("wnr3") is as_scheme(WNR3) is WNR3
 
 
 def test_custom_equal_to_a_standard_scheme_is_that_scheme():
@@ -115,14 +69,6 @@ def test_custom_scheme_keeps_names_and_roles():
         2,
         None,
     )
-
-
-def test_scheme_is_frozen_hashable_and_picklable():
-    with pytest.raises(AttributeError):
-        AASM5.name = "other"
-    copy = pickle.loads(pickle.dumps(AASM5))
-    assert copy == AASM5
-    assert hash(copy) == hash(AASM5)
 
 
 @pytest.mark.parametrize(
