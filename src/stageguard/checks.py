@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from functools import partial
 from math import inf, isfinite
 from numbers import Integral, Number, Real
 from typing import Any, TypeVar, cast
@@ -63,6 +62,8 @@ def array_of(value: object, what: str, reader: str) -> npt.NDArray[Any]:
         )
     if any(hasattr(each, "harden_mask") for each in (value if isinstance(value, list | tuple) else [value])):
         raise InputError(f"{what} are masked, expected a plain array, NaN where a value is missing.")
+    if getattr(getattr(value, "index", None), "is_monotonic_increasing", True) is False:  # a pandas series
+        raise InputError(f"{what} have an index that does not increase, expected epochs in order.")
     try:
         array = array_of_tensor(value) if hasattr(value, "detach") else np.asanyarray(value)
     except ValueError:
@@ -74,13 +75,6 @@ def array_of(value: object, what: str, reader: str) -> npt.NDArray[Any]:
             f"{what} are a {type_name(value)}, expected an array. Other tools' objects: sg.{reader}."
         )
     return array
-
-
-def unmasked(array: npt.NDArray[Any], missing: float | str | None) -> npt.NDArray[Any]:
-    """Return an array with `missing` where it is masked; the array itself if it is no masked array."""
-    if type(array) is np.ndarray or not isinstance(array, np.ma.MaskedArray):  # np.ma takes long to import
-        return array
-    return np.where(np.ma.getmaskarray(array), np.asarray(missing), array.data)
 
 
 def array_of_tensor(tensor: Any) -> npt.NDArray[Any]:
@@ -97,19 +91,6 @@ def n_dimensions(value: object) -> int | None:
         return None if inner is None else 1 + inner
     n = 0 if isinstance(value, Number | str) else getattr(value, "ndim", None)
     return n if isinstance(n, int) else None
-
-
-def has_items(value: object) -> bool:
-    """Whether a value is a list or the like; a text and an array of no dimensions are not."""
-    return isinstance(value, Collection) and not isinstance(value, str) and getattr(value, "ndim", None) != 0
-
-
-def refuse_unordered(value: object, what: str) -> None:
-    """Refuse a pandas series whose index shows that its values are not in order of time."""
-    if getattr(getattr(value, "index", None), "is_monotonic_increasing", True) is False:
-        raise InputError(
-            f"{what} have an index that does not increase, expected epochs in order: sort_index()."
-        )
 
 
 def number(
@@ -216,29 +197,16 @@ def known_keys(given: Iterable[str], where: str, known: Iterable[str]) -> None:
             raise InputError(f"unknown key {key!r} in {where}.{advice}")
 
 
-def remarks(value: object) -> tuple[str, ...]:
-    """Return remarks on how something was read, as a tuple of texts."""
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        raise InputError(f"assumed is {shown(value)}, expected a tuple of texts.")
-    return tuple(map(partial(text, where="assumed"), value))
-
-
 def epoch_seconds(value: object) -> float:
     """Return an epoch length in seconds."""
     return number(value, "epoch_seconds", low=0.001, high=86_400)
 
 
-def moment(value: object, where: str) -> datetime:
-    """Return a date and time."""
-    if not isinstance(value, datetime):
-        raise InputError(f"{where} is {shown(value)}, expected a time such as 2024-05-01T22:30:00.")
-    return value
-
-
-def start(value: object) -> None:
-    """Check the start of a recording: a datetime or None."""
+def moment(value: object, where: str) -> datetime | None:
+    """Return a date and time, or None."""
     if value is not None and not isinstance(value, datetime):
-        raise InputError(f"start is {shown(value)}, expected a datetime or None.")
+        raise InputError(f"{where} is {shown(value)}, expected a datetime such as 2024-05-01T22:30:00.")
+    return value
 
 
 def frozen_array(array: npt.NDArray[Any], dtype: type[Scalar]) -> npt.NDArray[Scalar]:

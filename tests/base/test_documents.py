@@ -62,7 +62,7 @@ def test_what_is_left_out_keeps_its_default_and_comes_back():
         ({"name": "a", "epochs": True}, ("epochs", "True")),
         ({"name": "a", "weight": 0}, ("weight", "above", 0)),
         ({"name": "a", "kind": "mice"}, ("kind", "'mice'", "'mouse'", "'human'")),
-        ({"name": "a", "start": "now"}, ("start", "'now'", "time")),
+        ({"name": "a", "start": "now"}, ("start", "'now'", "datetime")),
         ({"name": "a", "inner": {"size": 10}}, ("inner.size", 10, 1, 9)),
         ({"name": "a", "inner": 3}, ("inner", 3, "table")),
     ],

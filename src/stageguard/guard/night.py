@@ -547,7 +547,6 @@ def check_quality(quality: npt.ArrayLike | None, n_epochs: int) -> Floats | None
     """Return beta per epoch (0 clean, 1 lost), or None when all of it is clean."""
     if quality is None:
         return None
-    checks.refuse_unordered(quality, "quality values")
     try:
         beta = np.asarray(checks.array_of(quality, "quality values", "signal_quality"), dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

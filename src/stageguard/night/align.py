@@ -247,7 +247,7 @@ def _frame(first: Hypnodensity, part: Hypnodensity) -> str:
 
 
 def _weights(weights: Sequence[float], n_parts: int) -> Floats:
-    if not checks.has_items(weights) or len(weights) != n_parts:
+    if not hasattr(weights, "__len__") or len(weights) != n_parts:
         raise InputError(f"weights is {checks.shown(weights)}, expected {n_parts} numbers, one per density.")
     numbers = np.array([checks.number(weight, "a weight", low=0) for weight in weights])
     if not numbers.max() > 0:

@@ -139,13 +139,13 @@ class EpochTable(ComparedByValue):
 
     def _check_description(self, author: str) -> None:
         """Check every field but the rows; `author` is the field that names their source."""
-        checks.start(self.start)
+        checks.moment(self.start, "start")
         if getattr(self, author) is not None:
             checks.text(getattr(self, author), author)
         for name, value in (
             ("scheme", as_scheme(self.scheme)),
             ("epoch_seconds", checks.epoch_seconds(self.epoch_seconds)),
-            ("assumed", checks.remarks(self.assumed)),
+            ("assumed", checks.items(self.assumed, "assumed", checks.text)),
             ("offset_seconds", checks.number(self.offset_seconds, "offset_seconds", low=0)),
         ):
             object.__setattr__(self, name, value)
@@ -220,7 +220,6 @@ class Hypnogram(EpochTable, ExportableStages):
 
 def _checked_labels(labels: object, scheme: StageScheme) -> Labels:
     array = checks.array_of(labels, "labels", "read_hypnogram")
-    checks.refuse_unordered(labels, "labels")
     if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
         raise InputError(
             f"labels have shape {array.shape} and type {array.dtype}, expected a whole number per epoch."

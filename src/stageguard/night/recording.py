@@ -205,7 +205,7 @@ class EpochGrid:
         """Check that there is an epoch."""
         object.__setattr__(self, "n_epochs", checks.count(self.n_epochs, "n_epochs"))
         object.__setattr__(self, "epoch_seconds", checks.epoch_seconds(self.epoch_seconds))
-        checks.start(self.start)
+        checks.moment(self.start, "start")
 
     @classmethod
     def of(cls, recording: Recording, epoch_seconds: float | None = None) -> EpochGrid:

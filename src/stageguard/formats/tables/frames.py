@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.checks import type_name, unmasked
+from stageguard.checks import array_of, type_name
 from stageguard.files import file_error
 from stageguard.formats.density import NAMES_NO_STAGES, listed
 from stageguard.formats.raw_night import FileOptions, RawDensity, RawHypnogram, Where
@@ -60,9 +59,8 @@ def array_table(where: Where, columns: Named, index: IndexColumns = NO_INDEX) ->
 
 
 def _plain(values: Any) -> npt.NDArray[Any]:
-    """Return a column as an array, masked numbers as NaN and other masked cells as None."""
-    array = np.asanyarray(values)
-    return np.asarray(unmasked(array, math.nan if array.dtype.kind in "fiu" else None))
+    """Return a column as an array."""
+    return np.asarray(array_of(np.asanyarray(values), "the columns", "read_density"))
 
 
 def stage_table(path: Path, table: Table) -> Table:
