@@ -26,9 +26,9 @@ from stageguard.errors import (
     OutputExistsError,
     StageGuardError,
 )
-from stageguard.files import read_file, write_together
+from stageguard.files import read_file, real_path, write_together
 from stageguard.formats.registry import formats, named
-from stageguard.storage import location
+from stageguard.storage import is_remote, location
 
 fsspec = pytest.importorskip("fsspec")
 pytest.importorskip("upath")
@@ -214,6 +214,24 @@ def test_what_cannot_be_read_from_is_one_line(tmp_path, read):
 
 
 # ---- writing
+
+
+def test_nothing_is_replaced_unless_told(memory):
+    path = location("memory://out/a.txt")
+    write_together({path: "1"})
+    with pytest.raises(OutputExistsError):
+        write_together({path: "2"})
+    assert memory.cat("/out/a.txt") == b"1"
+    write_together({path: "2"}, overwrite=True)
+    assert memory.cat("/out/a.txt") == b"2"
+
+
+def test_outputs_spare_inputs(memory, night):
+    memory.pipe("/night.csv", night.read_bytes())
+    path = location("memory://night.csv")
+    with pytest.raises(OutputError, match="same file"):
+        write_together({path: "x"}, overwrite=True, spare=[location("memory:///night.csv")])
+    assert real_path(path) == path and is_remote(path)
 
 
 def test_an_object_that_appears_meanwhile_is_not_replaced(memory, monkeypatch):
