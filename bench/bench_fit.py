@@ -25,7 +25,7 @@ def main() -> None:
     seconds = float("inf")
     for _ in range(N_ROUNDS):
         begin = time.process_time()
-        sg.fit(experts, densities, base=BASE, groups=subjects, cohort="bench")
+        sg.fit(experts, densities, base=BASE, subjects=subjects, cohort="bench")
         seconds = min(seconds, time.process_time() - begin)
     rows = [Row(f"sg.fit, {N_NIGHTS} nights", seconds, "s", goal=GOAL)]
     report("fit", "Fitting a profile", rows)

@@ -147,7 +147,7 @@ def default(task: Task, train: Sequence[TaskNight]) -> sg.Profile:
     if len(train) < FEWEST_NIGHTS:
         return base
     people = [night.subject for night in train]
-    return sg.tune(given_to(base, task, train), base, groups=people, stager=task.stager)
+    return sg.tune(given_to(base, task, train), base, subjects=people, stager=task.stager)
 
 
 def fit(task: Task, train: Sequence[TaskNight]) -> sg.Profile:

@@ -105,7 +105,7 @@ def compare(task: Task, nights: Sequence[TaskNight], shares: Mapping | None = No
     densities = [night.probabilities for night in nights]
     about = {"epoch_seconds": task.epoch_seconds, "stager": task.stager}
     people = [night.subject for night in nights]
-    tuned = sg.tune(densities, shipped, groups=people, **about)
+    tuned = sg.tune(densities, shipped, subjects=people, **about)
     found = {"outcome": tuned.provenance["shares"], "n_people": len(set(people))}
     if tuned.share_repair is None:
         return found
