@@ -235,7 +235,7 @@ def test_bland_altman_leaves_out_what_is_missing_and_draws_what_is_constant(ax):
         (lambda n, ax: sg.plot_density(n, ax=ax), ("hypnogram has no", "probabilities")),
         (lambda n, ax: sg.plot_bouts(n, kind="bars", ax=ax), ("kind is 'bars'",)),
         (lambda n, ax: sg.plot_bouts(n, stages="N9", ax=ax), ("'N9'", "stage")),
-        (lambda n, ax: sg.plot_bouts(n, n.merge("wnr3"), ax=ax), ("Merge stages",)),
+        (lambda n, ax: sg.plot_bouts(n, n.merge("wnr3"), ax=ax), ("expected the same",)),
         (lambda n, ax: sg.plot_bland_altman([n, n], [n], ax=ax), (1, 2, "scorings")),
         (lambda n, ax: sg.plot_bland_altman([n], [n], "tst", ax=ax), ("unknown measure 'tst'",)),
         (lambda n, ax: sg.plot_bland_altman([n], [n], "fragmentation_index", ax=ax), ("is not measured",)),
