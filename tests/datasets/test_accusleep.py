@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-import tracemalloc
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,7 +11,6 @@ from dataset_files import accusleep_session, write_mat7
 from messages import naming
 from stageguard import lazy as optional_module
 from stageguard.datasets import entries, recordings
-from stageguard.datasets import samples as samples_module
 from stageguard.errors import FileFormatError, InputError, MissingExtraError
 from stageguard.night.hypnogram import reepoch_labels
 
@@ -80,7 +76,7 @@ def test_names_do_not_depend_on_the_folder_given(tmp_path, given_folder):
     assert recording.covariates["phase"] == "dark"
 
 
-def test_a_mouse_of_both_groups_is_never_parted_unless_asked(tmp_path):
+def test_a_mouse_of_both_groups_is_never_parted(tmp_path):
     for group in ("4-hour_recordings", "24-hour_recordings"):
         accusleep_session(tmp_path / group / "Mouse01" / "Day1", "mat7", labels=LABELS)
     found = list(entries("accusleep", tmp_path))
@@ -88,12 +84,6 @@ def test_a_mouse_of_both_groups_is_never_parted_unless_asked(tmp_path):
         ("24-hour_Mouse01_Day1", "Mouse01"),
         ("4-hour_Mouse01_Day1", "Mouse01"),
     ]
-    apart = [entry.subject for entry in entries("accusleep", tmp_path, same_mice=False)]
-    assert apart == ["24-hour_Mouse01", "4-hour_Mouse01"]
-    (chosen,) = entries("accusleep", tmp_path, group="4-hour")
-    assert chosen.id == "4-hour_Mouse01_Day1"
-    with pytest.raises(InputError, match="has no group '8-hour'; it has: 24-hour, 4-hour"):
-        list(entries("accusleep", tmp_path, group="8-hour"))
 
 
 @pytest.mark.parametrize("tables", ["a_python_format", "python_format"])
@@ -121,16 +111,6 @@ def test_scores_of_the_program_are_not_an_experts(tmp_path):
     assert list(one(tmp_path).scorings) == ["AccuSleePy"]
 
 
-def test_other_codes_can_be_told(tmp_path):
-    place = tmp_path / "Mouse01" / "Day1"
-    accusleep_session(place, "mat7", labels=LABELS + 5)
-    with pytest.raises(
-        FileFormatError, match=r"Day1/labels.mat: label 7 at epoch 1 is none of 1 R, 2 W, 3 N"
-    ):
-        one(tmp_path)
-    assert one(tmp_path, codes={6: "R", 7: "W", 8: "N", 9: "W"}).scorings["expert"].stages[0] == "W"
-
-
 def test_what_is_missing_is_named_and_the_rest_is_read(tmp_path):
     place = tmp_path / "Mouse01" / "Day1"
     accusleep_session(place, "mat7", labels=LABELS)
@@ -139,12 +119,6 @@ def test_what_is_missing_is_named_and_the_rest_is_read(tmp_path):
     (entry,) = entries("accusleep", tmp_path, **RATE)
     assert entry.missing == ("Mouse01/Day1/EMG.mat", "Mouse01/Day1/labels.mat")
     assert list(entry.read().signals) == ["eeg"]
-
-
-def test_entries_can_be_sent_to_other_processes(tmp_path):
-    accusleep_session(tmp_path / "Mouse01" / "Day1", "mat7", labels=LABELS)
-    (entry,) = entries("accusleep", tmp_path, **RATE)
-    assert pickle.loads(pickle.dumps(entry)).read().channel("eeg").n_samples == 960
 
 
 def damage(place, kind):
@@ -161,6 +135,8 @@ def damage(place, kind):
         savemat(place / "EEG.mat", {"EEG": np.zeros((480, 2))})
     elif kind == "length":
         write_mat7(place / "EEG.mat", EEG=np.zeros(900))
+    elif kind == "code":
+        write_mat7(place / "labels.mat", labels=LABELS + 5)
     elif kind == "labels":
         write_mat7(place / "labels.mat", labels=np.full(20, 2.0))
 
@@ -172,6 +148,7 @@ def damage(place, kind):
         ("name", ("'EEG'", "LFP")),
         ("matrix", ("EEG", "(480, 2)")),
         ("length", (900, 960)),
+        ("code", ("Day1/labels.mat: label 7 at epoch 1", "1 R, 2 W, 3 N")),
         ("labels", (20, "2.5 s", "50 s", "8 Hz", "120 s", "label_seconds", "rate_hz")),
         ("cut", ("Day1/EEG.mat", "Is it damaged")),
     ],
@@ -217,30 +194,6 @@ def test_a_missing_library_is_told_with_the_line_to_type(tmp_path, monkeypatch, 
     ):
         list(recordings("accusleep", tmp_path, on_error=lambda *e: skipped.append(e), **RATE))
     assert skipped == []  # every recording would fail alike
-
-
-@pytest.mark.parametrize("form", ["mat7", "mat73", "parquet", "csv"])
-def test_a_long_signal_stays_out_of_memory(tmp_path, form):
-    labels = np.full(20_000, 2)  # 13.9 h at 8 Hz: 400,000 samples of 8 bytes
-    accusleep_session(tmp_path / "Mouse01" / "Day1", form, labels=labels)
-    tracemalloc.start()
-    try:
-        signal = one(tmp_path).channel("eeg")
-        signal.read(1000, 2000)
-        tracemalloc.reset_peak()
-        before = tracemalloc.get_traced_memory()[0]
-        for first in range(0, signal.n_samples, 10_000):
-            signal.read(first, first + 10_000)
-        peak = tracemalloc.get_traced_memory()[1] - before
-    finally:
-        tracemalloc.stop()
-    assert peak < 1_000_000  # 3,200,000 would be the whole signal
-
-
-def test_a_parquet_column_is_read_in_parts(tmp_path, monkeypatch):
-    eeg, _ = accusleep_session(tmp_path / "Mouse01" / "Day1", "parquet", labels=LABELS)
-    monkeypatch.setattr(samples_module, "_BLOCK", 64)
-    np.testing.assert_array_equal(one(tmp_path).channel("eeg").read(60, 700), eeg[60:700])
 
 
 def by_hand(labels, old, new):

@@ -215,47 +215,6 @@ def test_real_scorers_are_found_again(data_dir):
         assert [*placed.values()][4].tolist() == stack[4, before : stack.shape[1] - after].tolist()
 
 
-def bucket(*pages):
-    """A function that answers like a bucket which lists its files in several pages."""
-
-    def fetch(url):
-        place = int(url.partition("continuation-token=")[2] or 0)
-        more = f"<NextContinuationToken>{place + 1}</NextContinuationToken>" if place + 1 < len(pages) else ""
-        items = "".join(
-            f'<Contents><Key>{key}</Key><ETag>"{tag}"</ETag><Size>{size}</Size></Contents>'
-            for key, tag, size in pages[place]
-        )
-        return f'<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{items}{more}</ListBucketResult>'.encode()
-
-    return fetch
-
-
-def test_what_can_be_fetched():
-    digest = "0123456789abcdef" * 2
-    fetch = bucket([("a b.h5", digest, 7), ("readme.txt", digest, 1)], [("c.h5", "0123-2", 9)])
-    scorers, *nights = dataset("dod").remote_files(fetch)
-    assert scorers.path == "dreem-learning-evaluation.zip"
-    assert [file.path for file in nights] == ["dodh/a b.h5", "dodh/c.h5", "dodo/a b.h5", "dodo/c.h5"]
-    assert nights[0].url == "https://dreem-dod-h.s3.amazonaws.com/a%20b.h5"
-    assert [(file.size, file.md5) for file in nights[:2]] == [(7, digest), (9, None)]
-
-
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        (b"<Error><Code>AccessDenied</Code></Error>", "answers with <Error>, expected a list of its files"),
-        (b"<ListBucketResult>", "is not readable XML"),
-        (
-            b"<ListBucketResult><Contents><Key>../x.h5</Key></Contents></ListBucketResult>",
-            "names the file '../x.h5', expected one below it",
-        ),
-    ],
-)
-def test_an_answer_that_is_no_list(answer, expected):
-    with pytest.raises(FileFormatError, match=expected):
-        dataset("dod").remote_files(lambda url: answer)
-
-
 def test_what_is_known_of_it():
     known = dataset("dod")
     assert (known.access, known.licence, known.n_recordings) == ("open", "MIT", 80)

@@ -71,10 +71,6 @@ def test_covariates(tree):
         **{"age": 55, "sex": "M", "ahi": 4.9, "age_group": "55-70", "osa": "none", "visit": 1}
     }
     assert dict(second.covariates) == {"age": 69.5, "sex": "F", "age_group": "55-70", "visit": 1}
-    (first, second) = recordings("shhs", tree, ahi="ahi_a0h3")
-    assert (first.covariates["osa"], second.covariates["osa"]) == ("none", "moderate/severe")
-    with pytest.raises(InputError, match=naming("'ahi_a0h5'", "ahi_a0h3a", "ahi_a0h3")):
-        list(recordings("shhs", tree, ahi="ahi_a0h5"))
 
 
 def test_the_harmonised_table_goes_first_and_knows_visits(tree):

@@ -125,55 +125,6 @@ def test_damaged_files_are_named(tmp_path, file, text, message):
         one(tmp_path)
 
 
-def write_features(folder, subject, hours, labels):
-    folder.mkdir(exist_ok=True)
-    for ending, values in {
-        "_time_feature.out": hours,
-        "_psg_labels.out": labels,
-        "_count_feature.out": np.arange(len(hours)) + 0.5,
-        "_hr_feature.out": np.arange(len(hours)) / 10,
-        "_cosine_feature.out": -np.cos(np.asarray(hours)),
-    }.items():
-        np.savetxt(folder / f"{subject}{ending}", values, fmt="%f")
-
-
-def test_features_lie_at_their_epochs_and_gaps_are_missing(tmp_path):
-    epochs = np.array([0, 1, 2, 400, 401, 999])
-    write_features(tmp_path, "46343", epochs * 30 / 3600, [0, 2, 2, 3, -1, 5])
-    recording = one(tmp_path)
-    assert list(recording.signals) == ["counts", "heart_rate_variability", "clock_cosine"]
-    counts = recording.channel("counts")
-    assert (counts.rate_hz, counts.unit, counts.n_samples) == (1 / 30, "counts", 1000)
-    np.testing.assert_array_equal(np.flatnonzero(~np.isnan(counts.read())), epochs)
-    assert counts.read()[epochs].tolist() == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]
-    scoring = recording.scorings["expert"]
-    assert scoring.stages[epochs].tolist() == ["W", "N2", "N2", "N3", "?", "R"]
-    assert (scoring.labels >= 0).sum() == 5
-
-
-def test_features_without_their_times_are_refused(tmp_path):
-    write_features(tmp_path, "46343", np.arange(4) / 120, [0, 0, 0, 0])
-    (tmp_path / "46343_time_feature.out").write_text("0\n0.01\n0.02\n0.03\n")
-    with pytest.raises(FileFormatError, match=naming("hours", 0, "30 s")):
-        one(tmp_path)
-    (tmp_path / "46343_time_feature.out").unlink()
-    with pytest.raises(InputError, match=r"46343_time_feature.out is missing"):
-        one(tmp_path)
-
-
-def test_features_of_different_length_are_refused(tmp_path):
-    write_features(tmp_path, "46343", np.arange(4) / 120, [0, 0, 0, 0])
-    (tmp_path / "46343_hr_feature.out").write_text("1\n2\n")
-    with pytest.raises(FileFormatError, match=naming("46343_hr_feature.out", "2 rows", 4)):
-        one(tmp_path)
-
-
-def test_the_raw_night_wins_over_its_features(tmp_path):
-    sleep_accel_subject(tmp_path, "46343", STAGES)
-    write_features(tmp_path / "features", "46343", np.arange(4) / 120, [0, 0, 0, 0])
-    assert "acceleration" in one(tmp_path).signals
-
-
 def test_a_simulated_night_is_marked(tmp_path):
     sleep_accel_subject(tmp_path, "46343", STAGES)
     assert not one(tmp_path).is_synthetic
@@ -188,16 +139,3 @@ def test_what_is_said_of_it():
 
 
 needs_data = pytest.mark.skipif("STAGEGUARD_DATA" not in os.environ, reason="STAGEGUARD_DATA is not set")
-
-
-@needs_data
-def test_the_published_feature_files_are_read():
-    folder = Path(os.environ["STAGEGUARD_DATA"])
-    recording = one(folder / "samples" / "sleep-accel")
-    with np.load(folder / "sleep-accel" / "sleep_accel_walch_features.npz") as archive:
-        rows = archive["46343"]  # hours, counts, heart-rate variability, cosine, circadian, label
-    epochs = np.rint(rows[:, 0] * 120).astype(int)
-    for column, role in enumerate(("counts", "heart_rate_variability", "clock_cosine", "circadian"), 1):
-        np.testing.assert_allclose(recording.channel(role).read()[epochs], rows[:, column], atol=1e-6)
-    expected = np.array([0, 1, 2, 3, 3, 4])[rows[:, 5].astype(int)]
-    np.testing.assert_array_equal(recording.scorings["expert"].labels[epochs], expected)

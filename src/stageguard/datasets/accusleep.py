@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.arrays import Labels
-from stageguard.datasets import Entry
-from stageguard.datasets.samples import dataset_error, mat_row, table_columns
-from stageguard.errors import InputError
-from stageguard.files import is_synthetic
-from stageguard.formats.recordings.raw import scale_samples
+from stageguard.arrays import Floats, Labels
+from stageguard.datasets import Entry, dataset_error, reading
+from stageguard.files import is_synthetic, local_file, open_file
+from stageguard.formats.hdf5 import opened_hdf5
+from stageguard.lazy import library
 from stageguard.night.hypnogram import UNSCORED, Hypnogram, reepoch_labels
-from stageguard.night.recording import Recording, Samples, Series, Signal
+from stageguard.night.recording import Recording, Series, Signal
 from stageguard.night.stages import WNR3
 from stageguard.units import scale_to
 
@@ -29,9 +28,11 @@ UNDEFINED = (-1, 0, 4)  # codes for undefined: AccuSleePy's, an unused one, Accu
 # Files of a session's folder, in lower case; a table takes precedence over MAT-files of the same session.
 _SIGNAL_FILES = {"eeg.mat": "eeg", "emg.mat": "emg"}
 _TABLE_FILES = ("recording.parquet", "recording.csv")
-_LABEL_FILES = ("labels.mat", "labels.csv", "labels.parquet")
+_LABEL_FILES = ("labels.mat", "labels.csv")
+_FILES = (*_SIGNAL_FILES, *_TABLE_FILES, *_LABEL_FILES)
 _MOUSE = re.compile(r"(mouse|rat|animal|subject|sub|m)[-_ ]?\d+\w*", re.IGNORECASE)
 _GROUP = re.compile(r"(\d+)[-_ ]?hour[-_ ]?recordings?", re.IGNORECASE)
+_HDF5 = b"\x89HDF\r\n\x1a\n"  # in the first bytes of a MAT-file of version 7.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,6 @@ class Options:
     label_seconds: float = 2.5
     rate_hz: float = 512.0
     unit: str = ""
-    codes: Mapping[int, str] | None = None  # stages of label codes that are not `CODES`
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,38 +61,28 @@ class Session:
         return "_".join(part for part in (self.group, self.mouse, self.name) if part)
 
     @property
-    def is_table(self) -> bool:
-        """Whether the session is in AccuSleePy's format."""
-        return any(name in self.files for name in _TABLE_FILES)
+    def table(self) -> Path | None:
+        """The table of signals, if the session is in AccuSleePy's format."""
+        return next((self.files[name] for name in _TABLE_FILES if name in self.files), None)
+
+    @property
+    def labels(self) -> Path | None:
+        """The file of the labels."""
+        return next((self.files[name] for name in _LABEL_FILES if name in self.files), None)
 
 
-def find(folder: Path, *, group: str | None = None, same_mice: bool = True, **files: Any) -> Iterator[Entry]:
+def find(folder: Path, **files: Any) -> Iterator[Entry]:
     """Find the sessions below a folder: the dataset, one of its groups, one mouse, or one session.
 
-    It is not published whether Mouse01 of one group is Mouse01 of the other. By default (``same_mice``) they
-    are one subject, so that a split never separates them.
+    It is not published whether Mouse01 of one group is Mouse01 of the other. They are one subject, so that a
+    split never separates them.
     """
     options = Options(**files)
     if options.unit:
         scale_to(options.unit, "uV", what="the signal")  # refuses an unknown unit before any file is read
-    sessions = _sessions(folder)
-    if group is not None:
-        wanted = group.lower().removesuffix("_recordings")
-        kept = {key: session for key, session in sessions.items() if session.group.lower() == wanted}
-        if not kept:
-            there = ", ".join(sorted({session.group for session in sessions.values()} - {""})) or "none"
-            raise InputError(f"{folder} has no group {group!r}; it has: {there}.")
-        sessions = kept
-    for key in sorted(sessions):
-        session = sessions[key]
-        subject = session.mouse if same_mice or not session.group else f"{session.group}_{session.mouse}"
-        yield Entry(
-            session.id,
-            subject,
-            tuple(session.files.values()),
-            partial(_read, session, subject, options),
-            _missing(session),
-        )
+    for _, session in sorted(_sessions(folder).items()):
+        read = partial(_read, session, options)
+        yield Entry(session.id, session.mouse, tuple(session.files.values()), read, _missing(session))
 
 
 def _sessions(folder: Path) -> dict[tuple[str, str, str], Session]:
@@ -100,13 +90,14 @@ def _sessions(folder: Path) -> dict[tuple[str, str, str], Session]:
     for path, folders, names in os.walk(folder):
         folders.sort()
         files = {name.lower(): Path(path, name) for name in sorted(names)}
-        known = [name for name in (*_SIGNAL_FILES, *_TABLE_FILES) if name in files]
-        labels = [name for name in _LABEL_FILES if name in files]
-        if not known and not labels:
+        known = {
+            name: files[name] for name in (*_SIGNAL_FILES, *_TABLE_FILES, *_LABEL_FILES) if name in files
+        }
+        if not known:
             continue
-        session = _session(folder, Path(path), {name: files[name] for name in (*known, *labels)})
+        session = _session(folder, Path(path), known)
         key = (session.group, session.mouse, session.name)
-        if key not in sessions or (session.is_table and not sessions[key].is_table):
+        if key not in sessions or (session.table and not sessions[key].table):
             sessions[key] = session
     return sessions
 
@@ -128,17 +119,17 @@ def _session(root: Path, folder: Path, files: Mapping[str, Path]) -> Session:
 
 
 def _missing(session: Session) -> tuple[str, ...]:
-    wanted = [] if session.is_table else [name for name in _SIGNAL_FILES if name not in session.files]
-    missing = [name.replace("eeg", "EEG").replace("emg", "EMG") for name in wanted]
-    if not any(name in session.files for name in _LABEL_FILES):
-        missing.append("labels.csv" if session.is_table else "labels.mat")
-    return tuple(f"{session.mouse}/{session.name}/{name}".replace("//", "/") for name in missing)
+    missing = [] if session.table else [name for name in _SIGNAL_FILES if name not in session.files]
+    names = [name.replace("eeg", "EEG").replace("emg", "EMG") for name in missing]
+    if session.labels is None:
+        names.append("labels.csv" if session.table else "labels.mat")
+    return tuple(f"{session.mouse}/{session.name}/{name}".replace("//", "/") for name in names)
 
 
-def _read(session: Session, subject: str, options: Options) -> Recording:
+def _read(session: Session, options: Options) -> Recording:
     signals = _signals(session, options)
     seconds = max((signal.seconds for signal in signals.values()), default=None)
-    scoring = _scoring(session, options, seconds)
+    scoring = None if session.labels is None else _scoring(session.labels, options, seconds)
     covariates: dict[str, float | str] = {"species": "mouse"}
     if session.group:
         covariates["group"] = session.group
@@ -147,7 +138,7 @@ def _read(session: Session, subject: str, options: Options) -> Recording:
         covariates["phase"] = phase[1].lower()
     return Recording(
         session.id,
-        subject,
+        session.mouse,
         signals,
         {} if scoring is None else {scoring.scorer or "expert": scoring},
         covariates=covariates,
@@ -157,45 +148,65 @@ def _read(session: Session, subject: str, options: Options) -> Recording:
 
 
 def _signals(session: Session, options: Options) -> dict[str, Signal | Series]:
-    table = next((session.files[name] for name in _TABLE_FILES if name in session.files), None)
-    rows: dict[str, Samples] = {}
-    if table is not None:
-        rows = table_columns(table, tuple(_SIGNAL_FILES.values()))
-        if not rows:
-            raise dataset_error(table, "has neither a column 'eeg' nor 'emg'. AccuSleePy names them so.")
+    if session.table is not None:
+        rows = _columns(session.table, tuple(_SIGNAL_FILES.values()))
     else:
-        for name, role in _SIGNAL_FILES.items():
-            if name in session.files:
-                rows[role] = mat_row(session.files[name], role.upper())
+        files = {role: session.files[name] for name, role in _SIGNAL_FILES.items() if name in session.files}
+        rows = {role: _vector(path, role.upper()) for role, path in files.items()}
     if len({len(row) for row in rows.values()}) > 1:
         lengths = ", ".join(f"{role} {len(row):,}" for role, row in rows.items())
         raise dataset_error(
             session.folder, f"its signals differ in length ({lengths} samples), expected the same."
         )
-    factor = scale_to(options.unit, "uV")[0] if options.unit else 1
+    factor = scale_to(options.unit, "uV")[0] if options.unit else 1.0
     unit = "uV" if options.unit else ""
-    return {
-        role: Signal(role.upper(), scale_samples(row, factor), options.rate_hz, unit)
-        for role, row in rows.items()
-    }
+    return {role: Signal(role.upper(), row * factor, options.rate_hz, unit) for role, row in rows.items()}
 
 
-def _scoring(session: Session, options: Options, seconds: float | None) -> Hypnogram | None:
-    path = next((session.files[name] for name in _LABEL_FILES if name in session.files), None)
-    if path is None:
-        return None
+def _vector(path: Path, name: str) -> Floats:
+    """Return a vector of a MAT-file, version 5 to 7 (through scipy) or 7.3 (through h5py)."""
+    with open_file(path) as file:
+        head = file.read(1024)
+    with reading(f"{path.parent.name}/{path.name}"):
+        if _HDF5 in head:
+            with opened_hdf5(path, f"{path.name} is a MAT-file of version 7.3; reading it") as variables:
+                values = np.asarray(variables[name][()]) if name in variables else None
+                names = ", ".join(variables)
+        elif head.startswith(b"MATLAB 5.0"):
+            found = library("scipy.io", f"reading {path.name}").loadmat(local_file(path))
+            values, names = found.get(name), ", ".join(key for key in found if key[0] != "_")
+        else:
+            raise dataset_error(path, "is no MAT-file of version 5 to 7.3. Was it written completely?")
+    if values is None:
+        raise dataset_error(path, f"has no variable {name!r}; it has: {names or 'none'}.")
+    if not values.size or max(values.shape) != values.size or values.dtype.kind not in "iuf":
+        raise dataset_error(path, f"{name} has shape {values.shape}, expected one row of numbers.")
+    return values.ravel().astype(np.float64)
+
+
+def _columns(path: Path, wanted: tuple[str, ...]) -> dict[str, Floats]:
+    """Return those columns of a Parquet or CSV table that it has; the first must be there."""
+    is_parquet = path.suffix.lower() == ".parquet"
+    arrow = library("pyarrow.parquet" if is_parquet else "pyarrow.csv", f"reading {path.name}")
+    with reading(f"{path.parent.name}/{path.name}"):
+        table = (arrow.read_table if is_parquet else arrow.read_csv)(local_file(path))
+        names = [name for name in wanted if name in table.column_names]
+        columns = {name: table.column(name).to_numpy().astype(np.float64) for name in names}
+    if not columns or not len(columns[names[0]]):
+        raise dataset_error(path, f"has no column {wanted[0]!r} with rows. AccuSleePy names it so.")
+    return columns
+
+
+def _scoring(path: Path, options: Options, seconds: float | None) -> Hypnogram:
     scorer = "expert"
     if path.suffix.lower() == ".mat":
-        codes = mat_row(path, "labels")[0:]
+        codes = _vector(path, "labels")
     else:
-        columns = table_columns(path, ("brain_state", "confidence_score"))
-        if "brain_state" not in columns:
-            raise dataset_error(path, "has no column 'brain_state'. AccuSleePy names it so.")
-        codes = columns["brain_state"][0:]
+        columns = _columns(path, ("brain_state", "confidence_score"))
+        codes = columns["brain_state"]
         # AccuSleePy writes a confidence next to the epochs that it scored
-        confidence = np.asarray(columns["confidence_score"][0:], float) if len(columns) > 1 else np.zeros(0)
-        scorer = "AccuSleePy" if (confidence > 0).any() else scorer
-    labels = _labels(path, np.asarray(codes, dtype=np.float64), options)
+        scorer = "AccuSleePy" if (columns.get("confidence_score", codes * 0) > 0).any() else scorer
+    labels = _labels(path, codes)
     labelled = len(labels) * options.label_seconds
     if seconds is not None and abs(labelled - seconds) > max(60.0, 0.01 * seconds):
         raise dataset_error(
@@ -207,18 +218,15 @@ def _scoring(session: Session, options: Options, seconds: float | None) -> Hypno
     return Hypnogram(stages, WNR3, options.epoch_seconds, scorer=scorer)
 
 
-def _labels(path: Path, codes: np.ndarray[tuple[int, ...], np.dtype[np.float64]], options: Options) -> Labels:
+def _labels(path: Path, codes: Floats) -> Labels:
     """Return labels of the scheme wnr3 from AccuSleep's codes."""
-    names = {int(code): name for code, name in (CODES if options.codes is None else options.codes).items()}
     labels = np.full(len(codes), UNSCORED, dtype=np.int8)
-    for code, name in names.items():
+    for code, name in CODES.items():
         labels[codes == code] = WNR3.index(name)
-    known = np.isnan(codes) | np.isin(codes, (*UNDEFINED, *names))
+    known = np.isnan(codes) | np.isin(codes, (*UNDEFINED, *CODES))
     if not known.all():
         where = int(np.argmin(known))
-        stages = ", ".join(f"{code} {name}" for code, name in names.items())
         raise dataset_error(
-            path,
-            f"label {codes[where]:g} at epoch {where + 1} is none of {stages}, -1 or 4. Give codes={{...}}.",
+            path, f"label {codes[where]:g} at epoch {where + 1} is none of 1 R, 2 W, 3 N, -1, 0 and 4."
         )
     return labels

@@ -22,31 +22,27 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.arrays import Labels
-from stageguard.datasets import Entry, Fetch, RemoteFile, bucket_files
-from stageguard.datasets.samples import dataset_error, hdf5_file, hdf5_row
+from stageguard.datasets import Entry, dataset_error, reading
 from stageguard.errors import InputError, warn
 from stageguard.files import read_file
-from stageguard.formats.recordings.raw import RawRecording, scale_samples
+from stageguard.formats.hdf5 import opened_hdf5
+from stageguard.formats.recordings.raw import Array, RawRecording, Sliced, scale_samples
 from stageguard.formats.recordings.read import build_recording, fit
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.night.recording import Recording, Samples, Signal
+from stageguard.night.recording import Recording, Signal
 from stageguard.night.stages import AASM5
 from stageguard.units import scale_to, standard_unit
 
 EPOCH_SECONDS = 30.0
 RATE_HZ, UNIT = 250.0, "uV"  # of signals that a file does not describe
-MOST_EPOCHS = 10_000
 # Share of epochs in which two of five scorers agree with the file's hypnogram. In DOD-H it is 0.998 or more
 # at the right position and at most 0.955 one epoch off.
 LEAST_AGREEMENT, LEAST_LEAD, SHARE_OF_SCORERS = 0.97, 0.02, 0.4
-BUCKETS = {"dodh/": "https://dreem-dod-h.s3.amazonaws.com", "dodo/": "https://dreem-dod-o.s3.amazonaws.com"}
-SCORERS_URL = "https://github.com/Dreem-Organization/dreem-learning-evaluation/archive/refs/heads/master.zip"
 STUDIES = {"dodh": "healthy", "dodo": "apnoea"}
 
 
 def find(folder: Path, *, scorers: str | Path | None = None) -> Iterator[Entry]:
     """Yield an entry per night, in the order of their names."""
-    nights = sorted(folder.rglob("*.h5"))
     home = folder if scorers is None else Path(scorers)
     if not home.is_dir():
         raise InputError(f"scorers is {str(home)!r}, expected a folder with scorer_1, scorer_2, ... in it.")
@@ -54,25 +50,26 @@ def find(folder: Path, *, scorers: str | Path | None = None) -> Iterator[Entry]:
     for path in sorted(home.rglob("*.json")):
         if path.parent.name.lower().startswith("scorer"):
             scorings.setdefault(path.stem, []).append(path)
-    for path in nights:
+    for path in sorted(folder.rglob("*.h5")):
         lists = tuple(scorings.get(path.stem, ()))
         yield Entry(path.stem, path.stem, (path, *lists), partial(read_night, path, lists))
 
 
 def read_night(path: Path, scorers: Sequence[Path] = ()) -> Recording:
     """Read one night: signals, the file's hypnogram as "consensus", and each scorer's hypnogram."""
-    with hdf5_file(path) as file:
+    with reading(path.name), opened_hdf5(path, f"reading {path.name}") as file:
         signals = _signals(path, file)
         start = _start(file.attrs.get("start_time"))
         own = _labels(path, np.asarray(file["hypnogram"][()]), "hypnogram") if "hypnogram" in file else None
     recording = build_recording(path, RawRecording(signals, start=start), subject=path.stem)
-    nights: dict[str, Hypnogram] = {}
-    if own is not None:
-        nights["consensus"] = fit(_night(own, "consensus"), recording, trailing=True)
     lists = {scorer.parent.name: _read_json(scorer) for scorer in scorers}
     n_epochs = int((recording.seconds + 0.01) // EPOCH_SECONDS)
-    for name, labels in place_scorers(lists, own, n_epochs, path.name).items():
-        nights[name] = fit(_night(labels, name), recording, trailing=True)
+    found = {} if own is None else {"consensus": own}
+    found |= place_scorers(lists, own, n_epochs, path.name)
+    nights = {
+        name: fit(Hypnogram(labels, AASM5, EPOCH_SECONDS, scorer=name), recording, trailing=True)
+        for name, labels in found.items()
+    }
     study = next((kind for folder, kind in STUDIES.items() if folder in str(path.parent).lower()), None)
     facts: dict[str, float | str] = {} if study is None else {"study": study}
     return replace(recording, scorings=nights, covariates=facts, source="DOD")
@@ -90,7 +87,7 @@ def place_scorers(
     lengths = {len(labels) for labels in given.values()}
     if len(lengths) > 1:
         several = ", ".join(map(str, sorted(lengths)))
-        _warn(what, f"its scorers' lists have {several} epochs, expected one length")
+        warn(f"{what}: its scorers' lists have {several} epochs, expected one length; they are left out.")
         return {}
     length = lengths.pop()
     wanted = n_epochs if own is None else len(own)
@@ -99,15 +96,18 @@ def place_scorers(
     stack = np.stack(list(given.values()))
     first = _common_first(stack, wanted) if own is None else _best_place(stack, own)
     if first is None:
-        _warn(what, f"its scorers' lists of {length} epochs fit the file's {wanted} nowhere clearly")
+        warn(
+            f"{what}: its scorers' lists of {length} epochs fit the file's {wanted} nowhere clearly; they "
+            "are left out."
+        )
         return {}
     # epochs before the file's first one are cut; epochs that the lists lack are unscored
     begin = max(-first, 0)
-    cut = {name: labels[max(first, 0) : max(first, 0) + wanted - begin] for name, labels in given.items()}
-    if begin:
-        pad = np.full(begin, UNSCORED, dtype=np.int8)
-        cut = {name: np.concatenate([pad, labels]) for name, labels in cut.items()}
-    return cut
+    pad = np.full(begin, UNSCORED, dtype=np.int8)
+    first = max(first, 0)
+    return {
+        name: np.concatenate([pad, labels[first : first + wanted - begin]]) for name, labels in given.items()
+    }
 
 
 def _common_first(stack: Labels, wanted: int) -> int | None:
@@ -115,8 +115,7 @@ def _common_first(stack: Labels, wanted: int) -> int | None:
 
     This is the rule of the dataset's authors.
     """
-    scored = (stack != UNSCORED).all(axis=0)
-    if not scored.any():
+    if not (stack != UNSCORED).all(axis=0).any():
         return None
     firsts = [int(np.argmax(row != UNSCORED)) for row in stack]
     ends = [len(row) - int(np.argmax(row[::-1] != UNSCORED)) for row in stack]
@@ -142,43 +141,37 @@ def _best_place(stack: Labels, own: Labels) -> int | None:
 
 def _signals(path: Path, file: Any) -> dict[str, Signal]:
     """Return signals by name, with rates and units from the file's description."""
-    described = _description(path, file.attrs.get("description"))
-    signals: dict[str, Signal] = {}
-    groups = file.get("signals")
-    if groups is None:
+    try:
+        described = {
+            item["path"].strip("/"): item for item in json.loads(file.attrs.get("description", "[]"))
+        }
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise dataset_error(path, "its attribute 'description' is no list of signals in JSON.") from None
+    if "signals" not in file:
         raise dataset_error(path, f"has no group 'signals'; it has: {', '.join(file)[:80]}.")
+    signals: dict[str, Signal] = {}
+    groups = file["signals"]
     usual = ("eeg", "eog", "emg")
     for kind in sorted(groups, key=usual.index if set(groups) <= set(usual) else str):
-        for name, dataset in groups[kind].items():
+        for name, data in groups[kind].items():
             facts = described.get(f"signals/{kind}/{name}", {})
+            if data.dtype.kind not in "iuf" or not data.size or max(data.shape) != data.size:
+                raise dataset_error(path, f"{name} has shape {data.shape}, expected one row of numbers.")
             unit = str(facts.get("unit") or facts.get("unit_name") or UNIT)
-            row: Samples = hdf5_row(path, dataset)
             factor, offset = scale_to(unit, standard_unit(unit), what=name)
-            samples = scale_samples(row, factor, offset)
-            signals[name] = Signal(name, samples, _rate(path, facts.get("fs", RATE_HZ)), standard_unit(unit))
+            row = Sliced(data.size, partial(_read_row, path, data.name))
+            rate_hz = float(facts.get("fs", RATE_HZ))
+            if not 0 < rate_hz < 1e6:
+                raise dataset_error(path, f"gives {rate_hz:g} as sampling rate, expected samples per second.")
+            signals[name] = Signal(name, scale_samples(row, factor, offset), rate_hz, standard_unit(unit))
     return signals
 
 
-def _description(path: Path, text: object) -> dict[str, dict[str, Any]]:
-    if text is None:
-        return {}
-    try:
-        items = json.loads(text.decode() if isinstance(text, bytes) else str(text))
-        return {str(item["path"]).strip("/"): dict(item) for item in items}
-    except (ValueError, TypeError, KeyError, RecursionError):
-        raise dataset_error(
-            path, "has an attribute 'description' that is no list of signals in JSON."
-        ) from None
-
-
-def _rate(path: Path, value: object) -> float:
-    try:
-        rate_hz = float(str(value))
-    except ValueError:
-        rate_hz = 0.0
-    if not 0 < rate_hz < 1e6:
-        raise dataset_error(path, f"gives {str(value)[:40]!r} as sampling rate, expected samples per second.")
-    return rate_hz
+def _read_row(path: Path, name: str, first: int, end: int) -> Array:
+    with reading(path.name), opened_hdf5(path, f"reading {path.name}") as file:
+        data = file[name]
+        long = int(np.argmax(data.shape))
+        return np.asarray(data[tuple(slice(first, end) if i == long else 0 for i in range(data.ndim))])
 
 
 def _start(value: object) -> datetime | None:
@@ -197,34 +190,14 @@ def _read_json(path: Path) -> Labels:
         raise dataset_error(path, f"is not readable JSON ({str(error)[:80]}).") from None
     if not isinstance(content, list) or not all(type(each) is int for each in content):
         raise dataset_error(path, "is no list of whole numbers, expected one stage per epoch.")
-    return _labels(path, np.array(content, dtype=object), "list")
+    return _labels(path, np.array(content), "list")
 
 
 def _labels(path: Path, values: npt.NDArray[Any], what: str) -> Labels:
-    if values.ndim != 1 or not 1 <= len(values) <= MOST_EPOCHS:
-        raise dataset_error(
-            path, f"its {what} has shape {values.shape}, expected 1 to {MOST_EPOCHS:,} epochs."
-        )
-    try:
-        plain = values.astype(np.float64)
-        wrong = ~np.isin(plain, range(-1, AASM5.n_stages))
-    except (ValueError, TypeError, OverflowError):
-        raise dataset_error(path, f"its {what} holds {values.dtype} values, expected -1 to 4.") from None
+    if values.ndim != 1 or not values.size or values.dtype.kind not in "iuf":
+        raise dataset_error(path, f"its {what} has shape {values.shape}, expected a number per epoch.")
+    wrong = ~np.isin(values, range(-1, AASM5.n_stages))
     if wrong.any():
         epoch = int(np.argmax(wrong))
-        raise dataset_error(path, f"epoch {epoch + 1} of its {what} is {plain[epoch]:g}, expected -1 to 4.")
-    return plain.astype(np.int8)
-
-
-def _night(labels: Labels, scorer: str) -> Hypnogram:
-    return Hypnogram(labels, AASM5, EPOCH_SECONDS, scorer=scorer)
-
-
-def _warn(what: str, text: str) -> None:
-    warn(f"{what}: {text}; they are left out.")
-
-
-def list_files(fetch: Fetch) -> tuple[RemoteFile, ...]:
-    """List the nights of both studies, and the archive with the scorers' lists."""
-    nights = [file for study, bucket in BUCKETS.items() for file in bucket_files(fetch, bucket, study, ".h5")]
-    return (RemoteFile("dreem-learning-evaluation.zip", SCORERS_URL), *nights)
+        raise dataset_error(path, f"epoch {epoch + 1} of its {what} is {values[epoch]:g}, expected -1 to 4.")
+    return values.astype(np.int8)

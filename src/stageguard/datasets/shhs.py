@@ -21,9 +21,8 @@ from functools import partial
 from pathlib import Path
 
 from stageguard import checks
-from stageguard.datasets import Entry
-from stageguard.datasets.samples import dataset_error
-from stageguard.errors import InputError, did_you_mean
+from stageguard.datasets import Entry, dataset_error
+from stageguard.errors import InputError
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.recordings.edf import read_edf_recording
@@ -60,12 +59,11 @@ def find(
     sample: str | None = None,
     seed: int = PAPER_SEED,
     annotations: str = "nsrr",
-    ahi: str | None = None,
 ) -> Iterator[Entry]:
     """Yield an entry per recording of one visit, in order of ids."""
     checks.whole(visit, "visit", low=1, high=2)
     checks.choice(annotations, "annotations", ANNOTATIONS)
-    participants = read_participants(folder, visit, ahi)
+    participants = read_participants(folder, visit)
     drawn: Sequence[str] | None = None
     if sample is not None:
         checks.choice(sample, "sample", SAMPLES)
@@ -78,11 +76,12 @@ def find(
                 "The sample is drawn by age and apnoea-hypopnoea index: fetch the table from the NSRR."
             )
         drawn = stratified_sample(participants, seed)
-    recordings = _recordings(folder, visit)
+    recordings = _found(folder, visit, r"\.edf")
+    kinds = (annotations, *(kind for kind in ANNOTATIONS if kind != annotations))
+    scorings = [_found(folder, visit, rf"-{kind}\.xml") for kind in kinds]
     for name in sorted(recordings if drawn is None else drawn):
         path = recordings.get(name)
-        scorings = _scorings(folder, path, visit, name)
-        chosen = [scorings[kind] for kind in (annotations, *ANNOTATIONS) if kind in scorings][:1]
+        chosen = [found[name] for found in scorings if name in found][:1]
         missing: tuple[str, ...] = ()
         if path is None:
             missing = (f"polysomnography/edfs/shhs{visit}/shhs{visit}-{name}.edf",)
@@ -109,29 +108,11 @@ def read_visit(path: Path, scoring: Path | None, person: Participant, visit: int
     return lay_over(recording, named, trailing=True)
 
 
-def _recordings(folder: Path, visit: int) -> dict[str, Path]:
-    pattern = re.compile(rf"shhs{visit}-(\d{{6}})\.edf", re.IGNORECASE)
-    found: dict[str, Path] = {}
-    for path in sorted(folder.rglob(f"shhs{visit}-*.edf")):
-        if match := pattern.fullmatch(path.name):
-            found.setdefault(match[1], path)
-    return found
-
-
-def _scorings(folder: Path, path: Path | None, visit: int, name: str) -> dict[str, Path]:
-    """Return a recording's scoring files by kind, from the dataset's tree or next to the recording."""
-    roots = [folder / "polysomnography", folder / "shhs" / "polysomnography", folder]
-    if path is not None:
-        roots = [*path.parents[:3], *roots]
-    found = {}
-    for kind in ANNOTATIONS:
-        file = f"shhs{visit}-{name}-{kind}.xml"
-        paths = (
-            root / part / file for root in roots for part in (f"annotations-events-{kind}/shhs{visit}", ".")
-        )
-        if path := next((path for path in paths if path.is_file()), None):
-            found[kind] = path
-    return found
+def _found(folder: Path, visit: int, ending: str) -> dict[str, Path]:
+    """Return the files of a visit by id, from the dataset's tree or from one folder."""
+    pattern = re.compile(rf"shhs{visit}-(\d{{6}}){ending}", re.IGNORECASE)
+    files = sorted(folder.rglob(f"shhs{visit}-*"), reverse=True)  # the first one counts
+    return {match[1]: path for path in files if (match := pattern.fullmatch(path.name))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +141,8 @@ class Participant:
         return {name: value for name, value in pairs.items() if value is not None}
 
 
-def read_participants(folder: Path, visit: int, ahi: str | None = None) -> dict[str, Participant]:
-    """Read participants by id from the tables below a folder; `ahi` names another column for the index."""
+def read_participants(folder: Path, visit: int) -> dict[str, Participant]:
+    """Read participants by id from the tables below a folder."""
     rows: dict[str, dict[str, str]] = {}
     columns: dict[str, None] = {}
     for path in _tables(folder, visit):
@@ -170,16 +151,8 @@ def read_participants(folder: Path, visit: int, ahi: str | None = None) -> dict[
                 continue
             rows.setdefault(row["nsrrid"].strip(), {}).update(row)
             columns |= dict.fromkeys(row)
-    if not rows:
-        return {}
-    if ahi is not None and ahi.lower() not in columns:
-        candidates = [name for name in columns if "ahi" in name or "rdi" in name]
-        raise InputError(
-            f"the tables of SHHS have no column {ahi!r}, expected one such as {', '.join(candidates[:6])}."
-            f"{did_you_mean(ahi, candidates)}"
-        )
-    chosen = ahi.lower() if ahi is not None else next((name for name in AHI_COLUMNS if name in columns), "")
-    return {name: _participant(name, row, visit, chosen) for name, row in sorted(rows.items())}
+    ahi = next((name for name in AHI_COLUMNS if name in columns), "")
+    return {name: _participant(name, row, visit, ahi) for name, row in sorted(rows.items())}
 
 
 def stratified_sample(participants: Mapping[str, Participant], seed: int = PAPER_SEED) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -11,9 +10,7 @@ import numpy as np
 
 from stageguard import checks
 from stageguard.arrays import Floats, Ints
-from stageguard.datasets import Entry
-from stageguard.datasets.samples import dataset_error
-from stageguard.errors import InputError
+from stageguard.datasets import Entry, dataset_error
 from stageguard.files import is_synthetic, local_file, open_text
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Series, Signal
@@ -30,51 +27,29 @@ _RAW = {
     "_steps.txt": ("steps", "steps", 1, "counts"),
 }
 _LABELS = "_labeled_sleep.txt"
-# Ending of a feature file of Walch et al. -> role and unit. The heart feature is a variability, not a rate.
-_FEATURES = {
-    "_count_feature.out": ("counts", "counts"),
-    "_hr_feature.out": ("heart_rate_variability", ""),
-    "_cosine_feature.out": ("clock_cosine", ""),
-    "_circadian_feature.out": ("circadian", ""),
-}
-_TIMES, _FEATURE_LABELS = "_time_feature.out", "_psg_labels.out"
-_FEATURE_FILES = (*_FEATURES, _TIMES, _FEATURE_LABELS)
 
 
 def find(folder: Path, *, scheme: str = "aasm5", whole: bool = False) -> Iterator[Entry]:
-    """Find the subjects in a folder: PhysioNet's text files, or the feature files of Walch et al.
+    """Find the subjects in a folder.
 
     The days before the night have negative times. Data after the last scored epoch is kept only with
     ``whole``.
     """
     checks.choice(scheme, "scheme", SCHEMES)
-    files = sorted(path for path in folder.rglob("*") if path.suffix in (".txt", ".out"))
-    raw = _files_by_subject(files, (*_RAW, _LABELS))
-    features = _files_by_subject(files, _FEATURE_FILES)
-    for subject in sorted(raw, key=lambda name: (len(name), name)):
-        paths = raw[subject]
+    found: dict[str, dict[str, Path]] = {}
+    for path in sorted(folder.rglob("*.txt")):
+        subject, mark, ending = path.name.partition("_")
+        if mark + ending in (*_RAW, _LABELS):
+            found.setdefault(subject, {}).setdefault(mark + ending, path)
+    for subject in sorted(found, key=lambda name: (len(name), name)):
+        paths = found[subject]
         missing = [f"{part[0]}/{subject}{ending}" for ending, part in _RAW.items() if ending not in paths]
         missing += [] if _LABELS in paths else [f"labels/{subject}{_LABELS}"]
-        reader = partial(_read_raw, subject, paths, SCHEMES[scheme], whole)
-        yield Entry(subject, subject, tuple(paths.values()), reader, tuple(missing))
-    for subject in sorted(features.keys() - raw.keys(), key=lambda name: (len(name), name)):
-        paths = features[subject]
-        wanted = (ending for ending in _FEATURE_FILES if ending != "_circadian_feature.out")
-        missing = [f"{subject}{ending}" for ending in wanted if ending not in paths]
-        reader = partial(_read_features, subject, paths, SCHEMES[scheme])
+        reader = partial(_read, subject, paths, SCHEMES[scheme], whole)
         yield Entry(subject, subject, tuple(paths.values()), reader, tuple(missing))
 
 
-def _files_by_subject(files: list[Path], endings: tuple[str, ...]) -> dict[str, dict[str, Path]]:
-    paths: dict[str, dict[str, Path]] = {}
-    for path in files:
-        match = re.fullmatch(r"([^_]+)(_.+)", path.name)
-        if match and match[2] in endings:
-            paths.setdefault(match[1], {}).setdefault(match[2], path)
-    return paths
-
-
-def _read_raw(subject: str, files: dict[str, Path], scheme: StageScheme, whole: bool) -> Recording:
+def _read(subject: str, files: dict[str, Path], scheme: StageScheme, whole: bool) -> Recording:
     scoring, offset = (None, 0.0) if _LABELS not in files else _scoring(files[_LABELS], scheme)
     end = np.inf if whole or scoring is None else scoring.n_epochs * EPOCH_SECONDS
     signals: dict[str, Signal | Series] = {}
@@ -88,18 +63,12 @@ def _read_raw(subject: str, files: dict[str, Path], scheme: StageScheme, whole: 
             raise dataset_error(files[ending], f"has nothing before the night's end at {end:g} s.")
         values = rows[:, 1:] if n_columns > 1 else rows[:, 1]
         signals[role] = Series(files[ending].name, rows[:, 0], values, unit)
-    return _recording(subject, signals, scoring, next(iter(files.values())))
-
-
-def _recording(
-    subject: str, signals: dict[str, Signal | Series], scoring: Hypnogram | None, path: Path
-) -> Recording:
     return Recording(
         subject,
         subject,
         signals,
         {} if scoring is None else {"expert": scoring},
-        is_synthetic=is_synthetic(path),
+        is_synthetic=is_synthetic(next(iter(files.values()))),
         source="Sleep-Accel",
     )
 
@@ -132,40 +101,6 @@ def _hypnogram(path: Path, epochs: Ints, codes: Floats, scheme: StageScheme) -> 
             )
         labels[epoch] = AASM5.index(CODES[int(code)])
     return Hypnogram(labels, AASM5, EPOCH_SECONDS, scorer="expert").merge(scheme)
-
-
-def _read_features(subject: str, files: dict[str, Path], scheme: StageScheme) -> Recording:
-    """Return a recording of features by epoch; epochs that the files leave out are NaN and unscored."""
-    if _TIMES not in files:
-        place = next(iter(files.values())).parent
-        raise InputError(
-            f"{place.name}: {subject}{_TIMES} is missing. Without it nobody knows where the night has gaps."
-        )
-    hours = _numbers(files[_TIMES], 1)[:, 0]
-    places = hours * 3600 / EPOCH_SECONDS
-    epochs = np.rint(places).astype(np.int64)
-    # the tolerance allows for times in hours with six decimals
-    if (np.abs(places - epochs) > 0.05).any() or epochs[0] != 0 or (np.diff(epochs) < 1).any():
-        raise dataset_error(files[_TIMES], "does not count hours from 0 in steps of 30 s.")
-    signals: dict[str, Signal | Series] = {}
-    for ending, (role, unit) in _FEATURES.items():
-        if ending in files:
-            values = _same_length(files[ending], epochs)
-            night = np.full(int(epochs[-1]) + 1, np.nan)
-            night[epochs] = values
-            signals[role] = Signal(files[ending].name, night, 1 / EPOCH_SECONDS, unit)
-    scoring = None
-    if _FEATURE_LABELS in files:
-        path = files[_FEATURE_LABELS]
-        scoring = _hypnogram(path, epochs, _same_length(path, epochs), scheme)
-    return _recording(subject, signals, scoring, files[_TIMES])
-
-
-def _same_length(path: Path, epochs: Ints) -> Floats:
-    values = _numbers(path, 1)[:, 0]
-    if len(values) != len(epochs):
-        raise dataset_error(path, f"has {len(values)} rows, the times have {len(epochs)}.")
-    return values
 
 
 def _sort_rows(rows: Floats) -> Floats:

@@ -16,11 +16,13 @@ import numpy as np
 
 from stageguard import checks
 from stageguard.arrays import DAY_SECONDS
-from stageguard.datasets import Entry
-from stageguard.datasets.samples import dataset_error, reading, sheet_rows
-from stageguard.errors import MissingExtraError
+from stageguard.datasets import Entry, dataset_error, reading
+from stageguard.errors import MissingExtraError, warn
+from stageguard.files import local_file
 from stageguard.formats.recordings.edf import read_edf_header
 from stageguard.formats.recordings.read import crop_recording, read_recording
+from stageguard.formats.tables.delimited import read_delimited
+from stageguard.lazy import library
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.recording import Recording
 
@@ -42,7 +44,6 @@ def find(
     *,
     study: str | None = None,
     around_sleep_minutes: float | None = None,
-    lights: bool | None = None,
 ) -> Iterator[Entry]:
     """Yield an entry per night, in order of names."""
     if study is not None:
@@ -56,7 +57,7 @@ def find(
             recordings.setdefault(match[1].upper(), path)
         elif path.name.lower().endswith("-hypnogram.edf"):
             scorings.setdefault(path.name[:7].upper(), []).append(path)
-    nights = read_tables(folder, lights)
+    nights = read_tables(folder)
     for key, path in recordings.items():
         subject = key[:5]
         if not key.startswith(STUDIES.get(study or "", "S")):
@@ -109,26 +110,25 @@ def around_sleep(recording: Recording, minutes: float) -> Recording:
     return crop_recording(recording, max(first - margin, 0.0), min(end + margin, recording.seconds))
 
 
-def read_tables(folder: Path, lights: bool | None = None) -> dict[str, StudyRow]:
-    """Return nights by the first six letters of their files, from SC-subjects and ST-subjects (.csv or .xls).
-
-    The .xls files need the library xlrd. Without it they are skipped, or an error if `lights` is True.
-    """
+def read_tables(folder: Path) -> dict[str, StudyRow]:
+    """Return nights by the first six letters of their files, from SC- and ST-subjects (.csv or .xls)."""
     nights: dict[str, StudyRow] = {}
-    if lights is False:
-        return nights
     for name, parse in (("SC-subjects", _cassette), ("ST-subjects", _telemetry)):
-        paths = sorted((*folder.rglob(f"{name}.csv"), *folder.rglob(f"{name}.xls")))
-        for path in paths[:1]:
+        for path in sorted((*folder.rglob(f"{name}.csv"), *folder.rglob(f"{name}.xls")))[:1]:
             try:
-                rows = sheet_rows(path)
-            except MissingExtraError:
-                if lights:
-                    raise
-                continue
-            with reading(path):
-                nights |= parse(path, rows)
+                with reading(path.name):
+                    nights |= parse(path, _sheet_rows(path))
+            except MissingExtraError as error:
+                warn(f"{error} Lights off is left out.")
     return nights
+
+
+def _sheet_rows(path: Path) -> Sequence[Sequence[object]]:
+    if path.suffix == ".csv":
+        table = read_delimited(path, fallback="latin-1")
+        return (table.header, *table.rows)
+    sheet = library("xlrd", f"reading {path.name}").open_workbook(str(local_file(path))).sheet_by_index(0)
+    return [sheet.row_values(row) for row in range(sheet.nrows)]
 
 
 def _cassette(path: Path, rows: Sequence[Sequence[object]]) -> dict[str, StudyRow]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ from click.exceptions import Exit
 
 from stageguard.cli import options as opt
 from stageguard.cli.command import group, option
-from stageguard.cli.terminal import Console, count, one_line, print_json, progress_bar, size_words
-from stageguard.datasets import Dataset, RemoteFile, dataset, dataset_names
+from stageguard.cli.terminal import Console, count, one_line, print_json, progress_bar
+from stageguard.datasets import Dataset, dataset, dataset_names
 from stageguard.datasets.local_copy import CopyCheck, Got, list_remote
 from stageguard.datasets.local_copy import check as check_copy
 from stageguard.datasets.local_copy import get as fetch
@@ -124,7 +124,7 @@ def check(
         print_json(report(result))
     else:
         print_check(result, Console())
-    if not result.is_fine:
+    if result.problems:
         raise Exit(1)
 
 
@@ -134,20 +134,13 @@ def check(
 @option(
     "--only", metavar="PATTERN", multiple=True, help="Only files that match, such as 'labels/*'. Repeatable."
 )
-@option("--list", "just_list", is_flag=True, help="List the files and their sizes, and fetch nothing.")
+@option("--list", "just_list", is_flag=True, help="List the files, and fetch nothing.")
 @option("--overwrite", is_flag=True, help="Replace files that differ from those published.")
-@option("--no-unpack", is_flag=True, help="Keep archives as they are.")
 @opt.as_json
 def get(
-    name: str,
-    folder: Path,
-    only: tuple[str, ...],
-    just_list: bool,
-    overwrite: bool,
-    no_unpack: bool,
-    as_json: bool,
+    name: str, folder: Path, only: tuple[str, ...], just_list: bool, overwrite: bool, as_json: bool
 ) -> None:
-    """Fetch an open dataset. Interrupted files are resumed; files that are already there are kept.
+    """Fetch an open dataset from PhysioNet. Files that are already there are kept.
 
     Examples
     --------
@@ -157,18 +150,18 @@ def get(
     files = list_remote(source, only)
     if just_list:
         if as_json:
-            print_json([{"path": file.path, "size": file.size, "url": file.url} for file in files])
+            print_json([{"path": file.path, "url": file.url} for file in files])
         else:
-            print_files(files, Console())
+            out = Console()
+            _print_rows([(file.path,) for file in files], ("file",), out)
+            out.print(f"{count(len(files), 'file')}. Without --list they are fetched.")
         return
     got: list[Got] = []
-    with progress_bar("Fetching", quiet=as_json, in_bytes=True) as move_bar:
-        transfers = Transfers(len(files), move_bar, quiet=as_json)
-        for result in fetch(
-            source, folder, overwrite=overwrite, unpack=not no_unpack, files=files, on_progress=transfers
-        ):
-            transfers.done(result)
-            got.append(result)
+    for result in fetch(folder, files, overwrite=overwrite):
+        got.append(result)
+        if not as_json:
+            text = f"{len(got)} of {len(files)}: {one_line(result.file.path)} ({result.state})"
+            print(text, file=sys.stderr)
     if as_json:
         rows = [
             {"path": result.file.path, "state": result.state, "problem": result.problem} for result in got
@@ -212,57 +205,36 @@ def lines(dataset: Dataset) -> dict[str, str]:
     }
 
 
-class Transfers:
-    """Progress of fetching files: a bar on a terminal, a line per file elsewhere."""
-
-    def __init__(self, n_files: int, move_bar: Callable[..., None] | None, *, quiet: bool) -> None:
-        self._n_files, self._n_done = n_files, 0
-        self._move_bar, self._is_printed = move_bar, not quiet and move_bar is None
-
-    def __call__(self, file: RemoteFile, have: int, total: int | None) -> None:
-        """Show how much of a file has been fetched."""
-        if self._move_bar is not None:
-            text = f"{self._n_done + 1} of {self._n_files}  {one_line(file.path)[-50:]}"
-            self._move_bar(completed=have, total=total, description=text)
-
-    def done(self, got: Got) -> None:
-        """Show the outcome of a file."""
-        self._n_done += 1
-        if self._is_printed:
-            text = f"{self._n_done} of {self._n_files}: {one_line(got.file.path)} ({got.state})"
-            print(text, file=sys.stderr)
-
-
 def report(result: CopyCheck) -> dict[str, Any]:
     """Return the findings of a check, for JSON."""
     return {
         "dataset": result.dataset.name,
         "folder": str(result.folder),
-        "is_fine": result.is_fine,
-        "is_complete": result.is_complete,
+        "is_fine": not result.problems,
         "n_found": result.n_found,
         "n_readable": len(result.recordings),
-        "n_subjects": result.n_subjects,
+        "n_subjects": len({recording["subject"] for recording in result.recordings}),
         "expected_recordings": result.dataset.n_recordings,
         "expected_subjects": result.dataset.n_subjects,
-        "hours": result.hours,
+        "hours": sum(recording["hours"] for recording in result.recordings),
         "n_compared": result.n_compared,
         "n_absent": result.n_absent,
         "problems": [asdict(problem) for problem in result.problems],
-        "recordings": [asdict(recording) for recording in result.recordings],
+        "recordings": result.recordings,
     }
 
 
 def print_check(result: CopyCheck, out: Console) -> None:
     """Print the findings of a check."""
+    found = report(result)
     expected = result.dataset.n_recordings
     of_all = f" of {expected:,}" if expected is not None else ""
-    scored = sum(bool(recording.scored_epochs) for recording in result.recordings)
+    scored = sum(bool(recording["scored_epochs"]) for recording in result.recordings)
     out.print(
         f"{count(len(result.recordings), 'recording')}{of_all} can be read: "
-        f"{count(result.n_subjects, 'subject')}, {result.hours:,.1f} h, {scored:,} with a scoring."
+        f"{count(found['n_subjects'], 'subject')}, {found['hours']:,.1f} h, {scored:,} with a scoring."
     )
-    simulated = sum(recording.is_synthetic for recording in result.recordings)
+    simulated = sum(recording["is_synthetic"] for recording in result.recordings)
     if simulated:
         out.print(f"SYNTHETIC: {count(simulated, 'recording')} made up by the simulator.")
     if result.n_compared:
@@ -271,7 +243,7 @@ def print_check(result: CopyCheck, out: Console) -> None:
         out.print("No published digests are known here, so no file was compared.")
     if result.n_absent:
         out.print(f"{count(result.n_absent, 'published file')} not here: a part of the dataset.")
-    if result.is_fine:
+    if not result.problems:
         out.print("No problem was found.")
         return
     out.heading(count(len(result.problems), "problem"))
@@ -279,19 +251,10 @@ def print_check(result: CopyCheck, out: Console) -> None:
     _print_rows(problems, ("what", "problem", "detail"), out)
 
 
-def print_files(files: Sequence[RemoteFile], out: Console) -> None:
-    """Print the files that can be fetched."""
-    rows = [(file.path, "" if file.size is None else size_words(file.size)) for file in files]
-    _print_rows(rows, ("file", ">size"), out)
-    known = [file.size for file in files if file.size is not None]
-    total = f", {size_words(sum(known))}" if known else ""
-    out.print(f"{count(len(files), 'file')}{total}. Without --list they are fetched.")
-
-
 def print_got(dataset: Dataset, folder: Path, got: Sequence[Got], out: Console) -> None:
     """Print the outcome of fetching."""
     states = [each.state for each in got]
-    new, n_there = sum(state in ("fetched", "unpacked") for state in states), states.count("there")
+    new, n_there = states.count("fetched"), states.count("there")
     out.print(
         f"{count(new, 'file')} fetched into {folder}" + (f", {n_there:,} there already." if n_there else ".")
     )
@@ -299,12 +262,12 @@ def print_got(dataset: Dataset, folder: Path, got: Sequence[Got], out: Console) 
     if failed:
         out.heading(f"{count(len(failed), 'file')} failed")
         _print_rows(failed, ("file", "why"), out)
-        out.print("Run it again: what is there is kept, what broke off goes on.")
+        out.print("Run it again: what is there is kept.")
         return
     out.print(f"Licence: {dataset.licence or 'none stated'}.")
     if dataset.citation:
         out.print(f"Cite: {dataset.citation}")
-    out.print(f"CopyCheck it: stageguard data check {dataset.name} {folder}")
+    out.print(f"Check it: stageguard data check {dataset.name} {folder}")
 
 
 def _print_rows(rows: Sequence[Sequence[str]], columns: Sequence[str], out: Console) -> None:
