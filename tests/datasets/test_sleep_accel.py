@@ -133,6 +133,3 @@ def test_what_is_said_of_it():
     facts = dataset("Sleep_Accel")
     assert (facts.access, facts.n_subjects, facts.modality) == ("open", 31, "actigraphy")
     assert "Institutional Review Board" in facts.ethics
-
-
-needs_data = pytest.mark.skipif("STAGEGUARD_DATA" not in os.environ, reason="STAGEGUARD_DATA is not set")
