@@ -39,27 +39,6 @@ def yasa_json() -> bytes:
     return json.dumps({**document, "proba": None}, indent=2).encode()
 
 
-def yasa_events() -> bytes:
-    words = {"W": "WAKE", "R": "REM", "?": "ART"}
-    rows = ["epoch,onset,duration,value,description"]
-    rows += [f"{i},{30.0 * i},30.0,{CODES[s]},{words.get(s, s)}" for i, s in enumerate(NIGHT)]
-    return lines(rows)
-
-
-def mne_text() -> bytes:
-    rows = ["# MNE-Annotations", "# orig_time : 2024-05-01 22:30:00.000000", "# onset, duration, description"]
-    return lines(rows + [f"{a},{b},Sleep stage {c}" for a, b, c in runs(NIGHT)])
-
-
-def mne_csv() -> bytes:
-    rows = ["onset,duration,description"]
-    for onset, lasting, stage in runs(NIGHT):
-        rows.append(
-            f"1970-01-01 00:{int(onset) // 60:02d}:{int(onset) % 60:02d},{lasting},Sleep stage {stage}"
-        )
-    return lines(rows)
-
-
 def fif(texts: list[str] | None = None, seconds: float = 30.0) -> bytes:
     """Annotations as MNE's FIF: an identity, a block with onsets, ends and texts, and the end."""
     texts = [f"Sleep stage {stage}" for stage in NIGHT] if texts is None else texts
@@ -96,11 +75,10 @@ def luna_stages() -> bytes:
     return lines(rows)
 
 
-def usleep(header: bool) -> bytes:
+def usleep() -> bytes:
     words = {"R": "REM", "?": "UNKNOWN"}
-    mark = "\t" if header else ","
-    rows = ["init_sec\tduration_sec\tstage"] if header else []
-    return lines(rows + [mark.join((f"{a:g}", f"{b:g}", words.get(c, c))) for a, b, c in runs(NIGHT)])
+    rows = ["init_sec\tduration_sec\tstage"]
+    return lines(rows + [f"{a:g}\t{b:g}\t{words.get(c, c)}" for a, b, c in runs(NIGHT)])
 
 
 def accusleepy() -> bytes:
@@ -108,47 +86,9 @@ def accusleepy() -> bytes:
     return lines(["brain_state,confidence_score", *(f"{codes[s]},0.9" for s in MOUSE)])
 
 
-def wonambi_xml(raters: int = 1) -> bytes:
-    words = {"W": "Wake", "N1": "NREM1", "N2": "NREM2", "N3": "NREM3", "R": "REM", "?": "Undefined"}
-    epochs = "".join(
-        f"<epoch><epoch_start>{30 * i}</epoch_start><epoch_end>{30 * i + 30}</epoch_end>"
-        f"<stage>{words[s]}</stage><quality>Good</quality></epoch>"
-        for i, s in enumerate(NIGHT)
-    )
-    rater = "".join(
-        f'<rater created="x" name="Ann{i}"><bookmarks/><events/><stages>{epochs}</stages></rater>'
-        for i in range(raters)
-    )
-    start = "<dataset><filename>a.edf</filename><start_time>2024-05-01T22:30:00</start_time></dataset>"
-    return f'<?xml version="1.0" ?><annotations version="5">{start}{rater}</annotations>'.encode()
-
-
-def wonambi_csv() -> bytes:
-    words = {"W": "Wake", "N1": "NREM1", "N2": "NREM2", "N3": "NREM3", "R": "REM", "?": "Movement"}
-    rows = ["Wonambi v7.0", "clock start time,start,end,stage"]
-    return lines(rows + [f"22:30:00,{30 * i},{30 * i + 30},{words[s]}" for i, s in enumerate(NIGHT)])
-
-
-def visbrain_times() -> bytes:
-    words = {"W": "Wake", "R": "REM", "?": "Art"}
-    rows = ["*Duration_sec\t360", "*Unit\tseconds"]
-    return lines(rows + [f"{words.get(c, c)}\t{a + b}" for a, b, c in runs(NIGHT)])
-
-
-def edfbrowser() -> bytes:
-    rows = [f"{30 * i},Sleep stage {stage},30" for i, stage in enumerate(NIGHT)]
-    return lines(["onset,label,duration", *rows, "41.5,Arousal,3"])
-
-
 def own_table() -> bytes:
     rows = [f"{30 * i},30,2024-05-01T22:{30 + i // 2}:{30 * (i % 2):02d},{s}" for i, s in enumerate(NIGHT)]
     return lines(["onset,duration,time,stage", *rows])
-
-
-def elan() -> bytes:
-    codes = CODES | {"R": 5, "?": -2}
-    rows = ["time_base 30.000000", "sampling_period 0.01", f"epoch_nb {len(NIGHT)}", "epoch_list"]
-    return lines(rows + [str(codes[stage]) for stage in NIGHT])
 
 
 def bids(header: str = "trial_type") -> bytes:
@@ -159,23 +99,14 @@ def bids(header: str = "trial_type") -> bytes:
 # file name, content, and the format it must be found to be
 FILES = [
     ("night.json", yasa_json(), "yasa-json"),
-    ("night.csv", yasa_events(), "yasa-events"),
-    ("night.txt", mne_text(), "mne-txt"),
-    ("night.csv", mne_csv(), "mne-csv"),
     ("night-annot.fif", fif(), "mne-fif"),
     ("night.annot", luna_annot(), "luna-annot"),
     ("night.eannot", lines(named({"?": "L"})), "luna-eannot"),
     ("night.txt", luna_stages(), "luna-stages"),
     ("night.hyp", lines(named({"R": "REM", "?": "UNKNOWN"})), "usleep-hyp"),
-    ("night.ids", usleep(False), "usleep-ids"),
-    ("night.tsv", usleep(True), "usleep-tsv"),
+    ("night.tsv", usleep(), "usleep-tsv"),
     ("night.json", json.dumps([CODES[stage] for stage in NIGHT]).encode(), "dreem-json"),
-    ("night.xml", wonambi_xml(), "wonambi-xml"),
-    ("night.csv", wonambi_csv(), "wonambi-csv"),
-    ("night.txt", visbrain_times(), "visbrain-times"),
-    ("night.hyp", elan(), "elan-hyp"),
     ("sub-1_events.tsv", bids(), "bids-events"),
-    ("night.csv", edfbrowser(), "edfbrowser-csv"),
     ("night.csv", own_table(), "stageguard-csv"),
     ("night.txt", lines(NIGHT), "text"),
     ("night.csv", lines(["stage", *NIGHT]), "text"),

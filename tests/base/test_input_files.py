@@ -77,7 +77,7 @@ def test_other_nights_go_on(run, tmp_path, command):
     (tmp_path / "loop.txt").symlink_to("loop.txt")
     (tmp_path / "good.txt").write_text("W\nN2\nN2\nR\nN3\n" * 20)
     files = [tmp_path / name for name in ("digits.json", "loop.txt", "good.txt")]
-    own = ("--to", "luna-eannot", "-o", tmp_path / "out") if command == "convert" else ("-p", PROFILE)
+    own = ("--to", "usleep-hyp", "-o", tmp_path / "out") if command == "convert" else ("-p", PROFILE)
     ran = run(command, *files, *own, "--json")
     found = ran.json
     nights = found if isinstance(found, list) else next(v for v in found.values() if isinstance(v, list))

@@ -9,7 +9,6 @@ import pytest
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from messages import mentions
-from stageguard.formats.tools.bids_scorings import read_scorings
 
 STAGES = ["W", "W", "N1", "N2", "?", "N3", "R", "W"]
 
@@ -25,8 +24,8 @@ def nights(tmp_path):
     labels = [sg.StageScheme.named("aasm5").names.index(s) if s != "?" else -1 for s in STAGES]
     for stem in ("n1", "n2"):
         sg.Hypnogram(labels, "aasm5", 30, None, "Ann").save(tmp_path / f"{stem}.json")
-    rows = [f"{30 * i},Sleep stage {stage},30" for i, stage in enumerate(STAGES)]
-    (tmp_path / "n3.csv").write_text("\n".join(["onset,label,duration", *rows, "41,Arousal,3"]) + "\n")
+    rows = [f"Sleep stage {stage}\t{30 * i}\t+30" for i, stage in enumerate(STAGES)]
+    (tmp_path / "n3.annot").write_text("\n".join([*rows, "Arousal\t41\t+3"]) + "\n")
     return tmp_path
 
 
@@ -77,10 +76,12 @@ def test_merged_and_with_other_epochs(run, nights):
 
 
 def test_annotations_of_another_file(run, nights):
-    ran = run("convert", nights / "n1.json", "-o", nights / "n1.edf", "--annotations-from", nights / "n3.csv")
+    ran = run(
+        "convert", nights / "n1.json", "-o", nights / "n1.edf", "--annotations-from", nights / "n3.annot"
+    )
     assert ran.code == 0
     assert b"Arousal" in (nights / "n1.edf").read_bytes()
-    assert mentions(" ".join(ran.out.split()), "annotations", "n3.csv")
+    assert mentions(" ".join(ran.out.split()), "annotations", "n3.annot")
     ran = run("convert", nights / "n1.json", nights / "n2.json", "--to", "text", "--annotations-from", "x")
     assert ran.code == 2
 
@@ -171,23 +172,3 @@ def test_a_date_that_nobody_said_is_not_written_without_a_word(run, tmp_path):
         ran = run("convert", listed, "--to", "yasa-json", "-o", tmp_path / "out", "--overwrite", "--json")
         assert ran.code == 0, ran.err
         assert (note in ran.json[0]["notes"]) is is_said
-
-
-def test_scorings_of_one_night_become_one_bids_table(run, nights):
-    table = nights / "sub-1" / "eeg" / "sub-1_task-sleep_desc-stages_events.tsv"
-    ran = run("convert", nights / "n1.json", nights / "n3.csv", "-o", table)
-    assert ran.code == 0
-    assert "1 other annotation (Arousal)" in " ".join(ran.out.split())
-    ann, other = read_scorings(table)
-    assert (ann.annotator, other.annotator) == ("Ann", "n3")
-    assert ann.hypnogram.stages.tolist() == other.hypnogram.stages.tolist() == STAGES
-    assert (nights / "dataset_description.json").is_file()
-    ran = run("convert", nights / "n1.json", nights / "n2.json", "-o", table, "--overwrite")
-    assert ran.code == 1
-    assert mentions([error_line(ran)], "two", "'Ann'")
-    assert len(read_scorings(table)) == 2
-    ran = run("convert", table, "-o", nights / "ann.edf")
-    assert mentions([error_line(ran)], "Ann, n3", "--column Ann")
-    ran = run("convert", table, "--column", "n3", "-o", nights / "n3.edf")
-    assert ran.code == 0
-    assert sg.read_hypnogram(nights / "n3.edf").stages.tolist() == STAGES

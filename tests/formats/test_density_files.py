@@ -58,33 +58,6 @@ def test_rows_of_gssc_that_are_missing_have_no_evidence(tmp_path):
     assert mentions(found.notes[0], 1, "epoch missing")
 
 
-@pytest.mark.proves("stanford-stages")
-@pytest.mark.parametrize("mark", [",", " ", ", "])
-def test_hypnodensity_of_stanford_stages(tmp_path, mark):
-    lines = [mark.join(f"{x:.18e}" for x in row) for row in P]
-    path = write(tmp_path, "n.hypnodensity.txt", *lines)
-    found = read_density_file(path, FileOptions())
-    np.testing.assert_array_equal(found.density.probabilities, P)
-    assert found.density.epoch_seconds == 15.0
-    assert each_mentions(found.notes, ("W, N1, N2, N3, R", "STAGES"), ("15 s", "STAGES"))
-    pooled = sg.read_density(path, pool_to_seconds=30)
-    np.testing.assert_allclose(pooled.probabilities[0], P[:2].mean(axis=0))
-    assert sg.read_density(path, epoch_seconds=5).epoch_seconds == 5.0
-
-
-def test_bad_hypnodensities_of_stanford_stages(tmp_path):
-    row = ",".join(map(str, P[0]))
-    path = write(tmp_path, "n.hypnodensity.txt", row, "0.5,0.5", row)
-    assert refused(path) == "line 2 has 2 numbers, expected 5: W, N1, N2, N3, R."
-    path = write(tmp_path, "n.hypnodensity.txt", row, row.replace(",", ",x", 1))
-    assert mentions(refused(path), "line", 2, "number")
-    path = write(tmp_path, "n.hypnodensity.txt", row, "0.5,0.5,0.5,0.5,0.5")
-    assert "row 1 (line 2) sums to 2.5" in refused(path)
-    other = write(tmp_path, "n.txt", row, row)
-    assert mentions(refused(other), "header", 1, 5)
-    assert sg.read_density(other, format="stanford-stages").n_epochs == 2
-
-
 ACCUSLEEPY = ("brain_state,confidence_score", "1,0.9", "2,0.8", "3,0.7", "3,0.2", "-1,0.9")
 
 
@@ -130,16 +103,6 @@ def test_states_of_ones_own_digits(tmp_path):
     with pytest.warns(StageGuardWarning):
         density = sg.read_density(path, format="accusleepy-csv", stages=["REM", "Wake", "NREM", "cataplexy"])
     assert [density.scheme.names[label] for label in density.argmax] == ["cataplexy", "REM"]
-
-
-@pytest.mark.proves("yasa-confidence-csv")
-def test_a_stage_and_its_confidence_are_not_a_distribution(tmp_path):
-    path = write(tmp_path, "n.csv", ",Stage,Confidence", "0,W,0.9", "1,N2,0.6", "2,ART,0.5")
-    assert mentions(refused(path), "confidence", "YASA")
-    with pytest.warns(StageGuardWarning):
-        density = sg.read_density(path, format="yasa-confidence-csv")
-    np.testing.assert_allclose(density.probabilities[1], [0.1, 0.1, 0.6, 0.1, 0.1])
-    assert np.isnan(density.probabilities[2]).all()
 
 
 @pytest.mark.proves("parquet")

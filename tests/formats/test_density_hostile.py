@@ -70,17 +70,6 @@ def gssc() -> bytes:
     return text("Hypnogram of n", header, *(f"{i},{30.0 * i},0,{row}" for i, row in enumerate(ROWS)))
 
 
-def edf() -> bytes:
-    pytest.importorskip("edfio")
-    from edfio import Edf, EdfSignal
-
-    names = ("PP_W", "PP_N1", "PP_N2", "PP_N3", "PP_R")
-    signals = [EdfSignal(P[:, i], 0.2, label=name, physical_range=(0, 1)) for i, name in enumerate(names)]
-    with tempfile.TemporaryDirectory() as folder:
-        Edf(signals, data_record_duration=10).write(Path(folder) / "n.edf")
-        return (Path(folder) / "n.edf").read_bytes()
-
-
 FILES: dict[str, tuple[str, Callable[[], bytes], dict[str, object]]] = {
     "csv": ("n.csv", lambda: text("onset,W,N1,N2,N3,R", *(f"{30 * i},{r}" for i, r in enumerate(ROWS))), {}),
     "npy": ("n.npy", npy, {"stages": FIVE}),
@@ -89,11 +78,9 @@ FILES: dict[str, tuple[str, Callable[[], bytes], dict[str, object]]] = {
     "yasa-json": ("n.json", yasa_json, {}),
     "gssc-csv": ("n.csv", gssc, {}),
     "luna-pops": ("n.txt", luna, {}),
-    "luna-edf": ("n.edf", edf, {}),
-    "stanford-stages": ("n.hypnodensity.txt", lambda: text(*ROWS), {}),
     "accusleepy-csv": ("n.csv", lambda: text("brain_state,confidence_score", *["1,0.9", "2,0.5"] * 10), {}),
 }
-TEXTS = [name for name in FILES if name not in {"npy", "npz", "parquet", "luna-edf"}]
+TEXTS = [name for name in FILES if name not in {"npy", "npz", "parquet"}]
 
 
 def outcome(path: Path, **options: object) -> sg.Hypnodensity | str:

@@ -1,8 +1,7 @@
-"""Luna's posteriors: text tables, frames of the installed lunapi, channels of an EDF."""
+"""Luna's posteriors: text tables and frames of the installed lunapi."""
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -128,43 +127,7 @@ def test_posteriors_of_the_installed_lunapi(tmp_path):
         sg.read_density(frame.assign(CH=["C3"] * 50 + ["C4"] * 62))
 
 
-def posterior_edf(folder: Path, values: np.ndarray, names: list[str]) -> Path:
-    """Channels at one sample per 5 s, in records of 30 s, as Luna writes them."""
-    from edfio import Edf, EdfSignal
-
-    signals = [
-        EdfSignal(np.sin(np.arange(100 * 5 * len(values)) / 9), 100, label="C3", physical_dimension="uV")
-    ]
-    signals += [
-        EdfSignal(values[:, i], 0.2, label=name, physical_range=(0, 1)) for i, name in enumerate(names)
-    ]
-    start = datetime(2024, 5, 1, 22, 30)
-    edf = Edf(signals, starttime=start.time(), data_record_duration=30)
-    edf.startdate = start.date()
-    edf.write(folder / "n.edf")
-    return folder / "n.edf"
-
-
-@pytest.mark.proves("luna-edf")
-def test_channels_of_posteriors_in_an_edf(tmp_path):
-    pytest.importorskip("edfio")
-    values = np.vstack([P, [[1.0, 0, 0, 0, 0]] * 6])
-    values[3] = 0
-    path = posterior_edf(tmp_path, values, ["PP_W", "PP_R", "PP_N1", "PP_N2", "PP_N3"])
-    found = read_density_file(path, FileOptions())
-    known = np.delete(np.arange(18), 3)
-    np.testing.assert_allclose(
-        found.density.probabilities[known], values[known][:, [0, 2, 3, 4, 1]], atol=1e-4
-    )
-    assert np.isnan(found.density.probabilities[3]).all()
-    assert (found.density.epoch_seconds, found.density.start) == (5.0, datetime(2024, 5, 1, 22, 30))
-    pooled = sg.read_density(path, pool_to_seconds=30)
-    np.testing.assert_allclose(pooled.probabilities[2], [1, 0, 0, 0, 0], atol=1e-4)
-
-
 def test_an_edf_without_posteriors_is_no_hypnodensity(tmp_path):
     path = write_edf(tmp_path / "n.edf", [channel("EEG C4-M1", 60, 100)])
     with pytest.raises(FileFormatError, match=naming("n.edf", "EDF", "probabilities")):
         sg.read_density(path)
-    with pytest.raises(FileFormatError, match=naming("PP_W", "EEG", "C4-M1")):
-        sg.read_density(path, format="luna-edf")

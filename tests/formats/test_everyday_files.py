@@ -112,7 +112,7 @@ def test_the_csv_of_sleepfm(tmp_path):
     assert (night.epoch_seconds, night.stages.tolist()) == (5.0, ["?", "?", *STAGES[2:]])
 
 
-@pytest.mark.proves("wav2sleep-csv", "numbers-wav2sleep")
+@pytest.mark.proves("numbers-wav2sleep")
 @pytest.mark.parametrize("has_labels", [True, False])
 @pytest.mark.parametrize("clock", [None, "2024-05-01 22:00:00"])
 def test_the_csv_of_wav2sleep(tmp_path, has_labels, clock):
@@ -127,7 +127,7 @@ def test_the_csv_of_wav2sleep(tmp_path, has_labels, clock):
         table["Stage"] = codes[::-1]
     path = tmp_path / "night.preds.csv"
     table.to_csv(path)
-    night = sg.read_hypnogram(path)
+    night = sg.read_hypnogram(path, format="numbers-wav2sleep")
     assert night.stages.tolist() == [("W", "Light", "Deep", "R")[code] for code in codes]
     assert (night.epoch_seconds, night.scheme.name, night.offset_seconds) == (30.0, "wldr4", 0.0)
     assert night.start == (None if clock is None else datetime(2024, 5, 1, 22))
@@ -138,7 +138,7 @@ def test_the_csv_of_wav2sleep(tmp_path, has_labels, clock):
     )
     table["pred"] = 4
     table.to_csv(path)
-    assert "is 4, expected one of" in refused(sg.read_hypnogram, path)
+    assert "is 4, expected one of" in refused(sg.read_hypnogram, path, format="numbers-wav2sleep")
 
 
 # Probabilities
@@ -299,7 +299,8 @@ def test_numbers_in_files_need_a_format(tmp_path, capsys, name, text):
 def test_stages_that_a_profile_does_not_have_are_refused(tmp_path, capsys):
     lines = (f"{30 * i + 30},{s % 4}" for i, s in enumerate(LABELS))
     (tmp_path / "n.preds.csv").write_text("\n".join(("Timestamp,pred", *lines)) + "\n")
-    message = error_line(Runner(capsys)("decode", tmp_path / "n.preds.csv", "-p", PROFILE))
+    named = "--format", "numbers-wav2sleep"
+    message = error_line(Runner(capsys)("decode", tmp_path / "n.preds.csv", "-p", PROFILE, *named))
     assert mentions(message, "wldr4", "aasm5")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import json
 
 import pytest
@@ -57,16 +56,3 @@ def test_events_without_stages(tmp_path):
     rows = lines(["onset\tduration\ttrial_type", "0\t1\tgo", "5\t1\tstop"])
     with pytest.raises(FileFormatError, match=naming("annotations", "stop")):
         sg.read_hypnogram(write(tmp_path, "a_events.tsv", rows))
-
-
-@pytest.mark.proves("boas-events")
-def test_real_boas_events(data_dir):
-    path = data_dir / "samples" / "sub-1_task-Sleep_acq-psg_events.tsv"
-    found = read_hypnogram_file(path, FileOptions())
-    night = found.hypnogram
-    cells = [line.split("\t") for line in path.read_text().splitlines()[1:]]
-    names = {"0": "W", "1": "N1", "2": "N2", "3": "N3", "4": "R", "8": "?"}
-    assert night.stages.tolist() == [names[row[5]] for row in cells]
-    assert night.epoch_seconds == 30
-    assert collections.Counter(night.stages.tolist())["?"] == 1
-    assert mentions(found.notes, "stages", "stage_hum")

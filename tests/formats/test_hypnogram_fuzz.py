@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import stageguard as sg
 from recording_files import nsrr_xml, profusion_xml, write_edf_hypnogram
-from stage_files import FILES, NIGHT, elan, lines, write
+from stage_files import FILES, NIGHT, lines, write
 from stageguard.errors import StageGuardError
 from stageguard.formats.registry import formats
 
@@ -127,13 +127,11 @@ def test_a_night_twice(tmp_path):
         ("long.txt", b"W" * 5_000_000),
         ("deep.json", b"[" * 1_000_000),
         ("deep.json", b'{"values": [' * 100_000),
-        ("deep.xml", b"<annotations>" * 100_000),
+        ("deep.xml", b"<PSGAnnotation>" * 100_000),
         ("far.tsv", b"init_sec\tduration_sec\tstage\n0\t1e300\tW\n"),
         ("far.tsv", b"init_sec\tduration_sec\tstage\n1e300\t30\tW\n"),
         ("nan.tsv", b"init_sec\tduration_sec\tstage\nnan\t30\tW\n"),
         ("back.tsv", b"init_sec\tduration_sec\tstage\n-90\t30\tW\n"),
-        ("night.hyp", b"time_base 1e-9\nsampling_period 0\nepoch_nb 1\nepoch_list\n0\n"),
-        ("night.hyp", elan().replace(b"time_base 30.000000", b"time_base nan")),
         ("night.annot", b"W\t.\t.\t0\t1e18\t.\n"),
         ("night.json", b'{"values": ["WAKE"], "freq": "99999999h", "n_stages": 5}'),
         ("night-annot.fif", b"\x00\x00\x00d\x00\x00\x00\x1f\x7f\xff\xff\xff\x00\x00\x00\x00"),

@@ -1,4 +1,4 @@
-"""Annotations of the installed MNE: its object, FIF, text and CSV."""
+"""Annotations of the installed MNE: its object and FIF."""
 
 from __future__ import annotations
 
@@ -60,17 +60,6 @@ def test_fif_of_the_installed_mne(tmp_path, start):
         assert (night.epoch_seconds, night.start) == (30.0, None if start is None else START)
 
 
-@pytest.mark.proves("mne-txt", "mne-csv")
-def test_text_and_csv_of_the_installed_mne(tmp_path):
-    for start, name in ((None, "a"), ("2024-05-01 22:30:00.000000", "b")):
-        for ending in ("txt", "csv"):
-            path = tmp_path / f"{name}.{ending}"
-            annotations(start=start).save(path)
-            night = sg.read_hypnogram(path)
-            assert night.stages.tolist() == NIGHT
-            assert night.start == (None if start is None else START)
-
-
 @pytest.mark.proves("object:mne")
 def test_a_recording_with_annotations():
     mne = pytest.importorskip("mne")
@@ -88,14 +77,10 @@ def test_names_alone_and_other_events(tmp_path):
     assert sg.read_hypnogram(path).stages.tolist() == NIGHT
 
 
-@pytest.mark.proves("gssc-fif")
 def test_numbers_of_gssc_must_be_named(tmp_path):
     path = write(tmp_path, "night-annot.fif", fif(["0", "1", "2", "3", "4"]))
-    with pytest.raises(FileFormatError, match=naming("GSSC", "format='gssc-fif'")):
+    with pytest.raises(FileFormatError, match=naming("format='numbers-yasa'", "GSSC")):
         sg.read_hypnogram(path)
-    assert sg.read_hypnogram(path, format="gssc-fif").stages.tolist() == ["W", "N1", "N2", "N3", "R"]
-    with pytest.raises(FileFormatError, match="has the annotation 'Sleep stage W', expected GSSC's"):
-        sg.read_hypnogram(write(tmp_path, "a-annot.fif", fif()), format="gssc-fif")
 
 
 def test_our_fif_is_mnes(tmp_path):

@@ -17,12 +17,8 @@ from stage_files import (
     MOUSE,
     NIGHT,
     accusleepy,
-    elan,
     lines,
     usleep,
-    visbrain_times,
-    wonambi_csv,
-    wonambi_xml,
     write,
 )
 from stageguard.errors import FileFormatError, InputError
@@ -54,7 +50,7 @@ def test_every_layout_is_found_and_read(tmp_path, name, content, form):
 
 @pytest.mark.parametrize(("name", "content", "form"), FILES, ids=[form for _, _, form in FILES])
 def test_line_ends_and_a_byte_order_mark_do_not_matter(tmp_path, name, content, form):
-    if b"\x00" in content or form == "wonambi-xml":
+    if b"\x00" in content:
         return
     path = write(tmp_path, name, b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n"))
     assert sg.read_hypnogram(path, format=form if form in ASKED else None).stages.tolist() == NIGHT
@@ -83,7 +79,7 @@ def test_a_format_may_be_named_and_misnamed(tmp_path):
         sg.read_hypnogram(path, format="usleep-hypp")
     with pytest.raises(InputError, match=naming("'npz'")):
         sg.read_hypnogram(path, format="npz")
-    assert mentions(complaint(path, format="elan-hyp"), "time_base")
+    assert mentions(complaint(path, format="usleep-tsv"), "init_sec")
 
 
 # ---- U-Sleep
@@ -96,14 +92,11 @@ def test_usleep_hyp(tmp_path):
     assert mentions(complaint(write(tmp_path, "bad.hyp", lines(["W", "N7"])), format="usleep-hyp"), 2, "'N7'")
 
 
-@pytest.mark.proves("usleep-ids", "usleep-tsv")
+@pytest.mark.proves("usleep-tsv")
 def test_usleep_runs(tmp_path):
-    for name, header in (("night.ids", False), ("night.tsv", True)):
-        assert sg.read_hypnogram(write(tmp_path, name, usleep(header))).stages.tolist() == NIGHT
-    text = usleep(True).replace(b"UNKNOWN", b"XXXXXXX")
+    assert sg.read_hypnogram(write(tmp_path, "night.tsv", usleep())).stages.tolist() == NIGHT
+    text = usleep().replace(b"UNKNOWN", b"XXXXXXX")
     assert mentions(complaint(write(tmp_path, "night.tsv", text)), "'XXXXXXX'")
-    cut = usleep(False)[:-9]
-    assert "cells, expected 3: init_sec" in complaint(write(tmp_path, "n.ids", cut), format="usleep-ids")
 
 
 def test_usleep_at_other_rates(tmp_path):
@@ -186,63 +179,6 @@ def test_dreem_h5(tmp_path):
     with h5py.File(path, "w") as file:
         file["signals"] = [1]
     assert mentions(complaint(path), "holds signals", "array")
-
-
-# ---- wonambi
-
-
-@pytest.mark.proves("wonambi-xml")
-def test_wonambi_xml(tmp_path):
-    night = sg.read_hypnogram(write(tmp_path, "night.xml", wonambi_xml()))
-    assert night.stages.tolist() == NIGHT
-    assert (night.start, night.scorer) == (datetime(2024, 5, 1, 22, 30), "Ann0")
-    two = complaint(write(tmp_path, "night.xml", wonambi_xml(2)))
-    assert mentions(two, "Ann0", "Ann1")
-    assert "holds no stages" in complaint(write(tmp_path, "night.xml", wonambi_xml(0)))
-    odd = wonambi_xml().replace(b"<epoch_start>30<", b"<epoch_start>x<")
-    assert "epoch 2 has no <epoch_start>" in complaint(write(tmp_path, "night.xml", odd))
-    bomb = wonambi_xml().replace(b"<annotations", b'<!DOCTYPE a [<!ENTITY e "x">]><annotations', 1)
-    assert "defines XML entities" in complaint(write(tmp_path, "night.xml", bomb.replace(b"Good", b"&e;")))
-
-
-@pytest.mark.proves("wonambi-csv")
-def test_wonambi_csv(tmp_path):
-    assert sg.read_hypnogram(write(tmp_path, "night.csv", wonambi_csv())).stages.tolist() == NIGHT
-    bad = wonambi_csv().replace(b"NREM2", b"NREM7")
-    assert mentions(complaint(write(tmp_path, "night.csv", bad)), 6, "'NREM7'")
-
-
-# ---- Visbrain and Elan
-
-
-@pytest.mark.proves("visbrain-times")
-def test_visbrain_times(tmp_path):
-    assert sg.read_hypnogram(write(tmp_path, "night.txt", visbrain_times())).stages.tolist() == NIGHT
-    back = visbrain_times().replace(b"\t360", b"\t3")
-    assert mentions(
-        complaint(write(tmp_path, "night.txt", back), format="visbrain-times"), "stage", "and a time"
-    )
-
-
-@pytest.mark.proves("visbrain-samples")
-def test_visbrain_samples(tmp_path):
-    codes = [CODES[stage] for stage in NIGHT for _ in range(30)]
-    path = write(tmp_path, "night.txt", lines([str(code) for code in codes]))
-    told = ["time 1.0", "Wake 0", "N1 1", "N2 2", "N3 3", "REM 4", "Art -1"]
-    write(tmp_path, "night_description.txt", lines(told))
-    night = sg.read_hypnogram(path)
-    assert (night.epoch_seconds, night.n_epochs) == (1.0, 360)
-    assert night.reepoch(30).stages.tolist() == NIGHT
-    write(tmp_path, "night_description.txt", lines(["time 1.0", "Wake 0"]))
-    assert "line 61 is 1, expected one of: 0 W" in complaint(path)
-
-
-@pytest.mark.proves("elan-hyp")
-def test_elan(tmp_path):
-    night = sg.read_hypnogram(write(tmp_path, "night.hyp", elan()))
-    assert (night.stages.tolist(), night.epoch_seconds) == (NIGHT, 30.0)
-    cut = elan().rsplit(b"\n", 2)[0] + b"\n"
-    assert mentions(complaint(write(tmp_path, "night.hyp", cut)), "11 epochs", "header", 12)
 
 
 # ---- whose epoch length

@@ -9,7 +9,7 @@ import pytest
 
 import stageguard as sg
 from messages import mentions
-from stage_files import NIGHT, write, yasa_events, yasa_json
+from stage_files import write, yasa_json
 from stageguard.errors import FileFormatError
 
 STAGES = {
@@ -58,17 +58,6 @@ def test_time_zones_survive(tmp_path, hypnogram):
     assert sg.read_hypnogram(theirs).start.utcoffset().total_seconds() == 7200
 
 
-@pytest.mark.proves("yasa-events")
-@pytest.mark.parametrize("n_stages", STAGES)
-def test_events_of_the_installed_yasa(tmp_path, hypnogram, n_stages):
-    frame = hypnogram(STAGES[n_stages], n_stages=n_stages, freq="20s", scorer="Ann").as_events()
-    path = tmp_path / "night.csv"
-    frame.to_csv(path)
-    for night in (sg.read_hypnogram(path), sg.read_hypnogram(frame)):
-        assert night.stages.tolist() == EXPECTED[n_stages]
-        assert (night.epoch_seconds, night.scorer) == (20.0, "Ann")
-
-
 def test_the_series_of_a_hypnogram(hypnogram):
     theirs = hypnogram(STAGES[5], freq="30s")
     assert sg.read_hypnogram(theirs.hypno).stages.tolist() == EXPECTED[5]
@@ -92,10 +81,3 @@ def test_json_that_is_not_yasas(tmp_path, change, expected):
     with pytest.raises(FileFormatError) as error:
         sg.read_hypnogram(path, format="yasa-json")
     assert mentions(str(error.value), *expected)
-
-
-def test_numbers_and_names_of_events_must_agree(tmp_path):
-    bad = yasa_events().replace(b",1,N1", b",2,N1")
-    with pytest.raises(FileFormatError, match="line 4 has the value '2' for 'N1', unlike YASA"):
-        sg.read_hypnogram(write(tmp_path, "night.csv", bad))
-    assert sg.read_hypnogram(write(tmp_path, "night.csv", yasa_events())).stages.tolist() == NIGHT

@@ -239,14 +239,9 @@ LAYOUTS = {
     "sub-1_events.tsv": lambda rows: (
         "onset\tduration\ttrial_type\n" + "".join(f"{o}\t{s}\tSleep stage {n}\n" for o, s, n in rows)
     ),
-    "n.ids": lambda rows: "".join(f"{o},{s},{n}\n" for o, s, n in rows),
     "n.annot": lambda rows: (
         "class\tinstance\tchannel\tstart\tstop\tmeta\n"
         + "".join(f"{n}\t.\t.\t{o}\t{o + s}\t.\n" for o, s, n in rows)
-    ),
-    "n.txt": lambda rows: (
-        "# MNE-Annotations\n# onset, duration, description\n"
-        + "".join(f"{o},{s},Sleep stage {n}\n" for o, s, n in rows)
     ),
 }
 

@@ -197,7 +197,7 @@ def test_cut_xml_is_refused(tmp_path):
 def test_other_xml_names_its_root(tmp_path):
     message = complaint(xml(tmp_path, "<?xml version='1.0'?><!-- a comment --><scores><a/></scores>"))
     assert message.startswith(
-        "night.xml: holds XML that begins with <scores>, not NSRR XML or Compumedics Profusion XML or"
+        "night.xml: holds XML that begins with <scores>, not NSRR XML or Compumedics Profusion XML"
     )
 
 

@@ -23,8 +23,8 @@ from stageguard.synthetic.night import simulate_night
 pytestmark = pytest.mark.filterwarnings("ignore:.*read as unscored:stageguard.errors.StageGuardWarning")
 ALL = ("aasm5", "wldr4", "wnr3", "ws2")
 SCHEMES = {
-    **dict.fromkeys(("nsrr-xml", "profusion-xml", "usleep-hyp", "usleep-ids", "usleep-tsv"), ("aasm5",)),
-    **dict.fromkeys(("luna-annot", "luna-eannot"), ("aasm5", "wnr3")),
+    **dict.fromkeys(("nsrr-xml", "profusion-xml", "usleep-hyp", "usleep-tsv"), ("aasm5",)),
+    "luna-annot": ("aasm5", "wnr3"),
     "accusleepy-csv": ("wnr3",),
 }
 # What a night of every stage must keep, whatever its epochs and start are.
@@ -35,11 +35,9 @@ KEEPS = {
     "edf-annotations": {"start", "epoch"},
     "mne-fif": {"start", "epoch"},
     "bids-events": {"start", "epoch", "scorer"},
-    "bids-scorings": {"start", "epoch", "scorer"},
     "nsrr-xml": {"epoch"},
-    **{name: {"epoch"} for name in ("profusion-xml", "usleep-ids", "usleep-tsv", "luna-annot")},
-    "edfbrowser-csv": {"epoch"},
-    **{name: set() for name in ("accusleepy-csv", "luna-eannot", "usleep-hyp", "text")},
+    **{name: {"epoch"} for name in ("profusion-xml", "usleep-tsv", "luna-annot")},
+    **{name: set() for name in ("accusleepy-csv", "usleep-hyp", "text")},
 }
 STAGE_WRITERS = sorted(KEEPS)
 WORDS = {"start": "start", "epoch": "epoch length", "scorer": "scorer"}
@@ -117,13 +115,13 @@ def test_poor_nights_come_back_with_what_is_said_to_be_needed(tmp_path, name, da
 def test_losses_are_named():
     """The words that people read, for the formats whose files carry least and most."""
     lost = {}
-    for name in ("text", "luna-eannot", "yasa-json", "usleep-tsv"):
+    for name in ("text", "usleep-hyp", "yasa-json", "usleep-tsv"):
         form, outgoing = named(name, "write"), outgoing_of_mouse()
         lost[name] = lost_in(form, outgoing, form.write(outgoing, target(Path(), name)))
     assert lost["yasa-json"] == ()
     assert lost["usleep-tsv"] == ("start time", "scorer")
     epochs = ("epoch length (give epoch_seconds=4 when reading)", "start time", "scorer")
-    assert lost["text"] == lost["luna-eannot"] == epochs
+    assert lost["text"] == lost["usleep-hyp"] == epochs
 
 
 def outgoing_of_mouse():
@@ -280,8 +278,7 @@ def apnoeas(path: Path) -> Path:
 EVENT_WRITERS = ["edf-annotations", "nsrr-xml", "profusion-xml", "luna-annot", "bids-events", "mne-fif"]
 
 
-@pytest.mark.proves("edfbrowser-csv")
-@pytest.mark.parametrize("name", [*EVENT_WRITERS, "edfbrowser-csv"])
+@pytest.mark.parametrize("name", EVENT_WRITERS)
 def test_annotations_besides_stages_survive(tmp_path, name):
     from stageguard.formats.events import read_events
 
@@ -304,34 +301,9 @@ def test_annotations_besides_stages_survive(tmp_path, name):
     )
 
 
-def test_annotations_of_every_source_are_read(tmp_path):
-    """Texts of MNE, events and bookmarks of wonambi; numbers that a JSON explains are stages."""
-    from stage_files import wonambi_xml
+def test_numbers_that_a_json_explains_are_no_events(tmp_path):
     from stageguard.formats.events import read_events
 
-    stages = [f"{30 * i}.0,30.0,Sleep stage {stage}" for i, stage in enumerate(("W", "N1", "N2"))]
-    text = tmp_path / "n.txt"
-    text.write_text(
-        "\n".join(["# MNE-Annotations", "# onset, duration, description", *stages, "41.5,3.0,Arousal"])
-    )
-    table = tmp_path / "n.csv"
-    rows = [f"1970-01-01 00:0{i},30.0,Sleep stage {stage}" for i, stage in enumerate(("W", "N1", "N2"))]
-    table.write_text("\n".join(["onset,duration,description", *rows, "1970-01-01 00:00:41.5,3.0,Arousal"]))
-    for source in (text, table):
-        written = sg.convert(source, tmp_path / f"{source.name}.edf")
-        (event,) = read_events(written.path)
-        assert (event.onset, event.seconds, event.text) == (41.5, 3.0, "Arousal")
-        assert not any("left out" in note for note in written.notes)
-    xml = wonambi_xml().replace(
-        b"<bookmarks/><events/>",
-        b"<bookmarks><bookmark><bookmark_name>lights off</bookmark_name><bookmark_start>3</bookmark_start>"
-        b"<bookmark_end>3</bookmark_end></bookmark></bookmarks><events><event_type type='spindle'><event>"
-        b"<event_start>41.5</event_start><event_end>42.25</event_end><event_chan>C3</event_chan></event>"
-        b"</event_type></events>",
-    )
-    (tmp_path / "n.xml").write_bytes(xml)
-    found = [(e.onset, e.seconds, e.text, e.channel) for e in read_events(tmp_path / "n.xml")]
-    assert found == [(3.0, None, "lights off", ""), (41.5, 0.75, "spindle", "C3")]
     bids = tmp_path / "s_events.tsv"
     bids.write_text("onset\tduration\tstage\n0\t30\t0\n30\t30\t2\n")
     bids.with_suffix(".json").write_text('{"stage": {"Levels": {"0": "W", "2": "N2"}}}')
@@ -353,7 +325,7 @@ def test_details_of_annotations_survive_where_there_is_a_place(tmp_path):
 
 def test_annotations_that_a_format_cannot_hold_are_counted(tmp_path):
     source = apnoeas(tmp_path / "source.xml")
-    for place in ("n.json", "n.txt", "n.eannot", "n.parquet"):
+    for place in ("n.json", "n.txt", "n.hyp", "n.parquet"):
         lost = sg.convert(source, tmp_path / place).lost
         assert "2 other annotations (ASDA arousal, Obstructive apnea)" in lost
 
@@ -379,9 +351,9 @@ def test_stages_stay_where_they_are_in_the_recording(tmp_path):
     """A scoring that begins 12.5 s into its recording must not be moved."""
     from stageguard.formats.events import read_events
 
-    rows = [f"{12.5 + 30 * i},Sleep stage {stage},30" for i, stage in enumerate(("W", "N1", "N2"))]
-    source = tmp_path / "late.csv"
-    source.write_text("\n".join(["onset,label,duration", *rows, "50,Arousal,3"]) + "\n")
+    rows = [f"{12.5 + 30 * i}\t30\tSleep stage {stage}" for i, stage in enumerate(("W", "N1", "N2"))]
+    source = tmp_path / "late_events.tsv"
+    source.write_text("\n".join(["onset\tduration\ttrial_type", *rows, "50\t3\tArousal"]) + "\n")
     written = sg.convert(source, tmp_path / "late.edf")
     assert b"+12.5\x1530\x14Sleep stage W" in written.path.read_bytes()
     assert [event.onset for event in read_events(written.path)] == [50]

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*read as unscored:stageguard.er
 EVENING = datetime(2024, 1, 1, 22)
 WITH_EVENTS = (
     *("edf-annotations", "luna-annot", "bids-events", "nsrr-xml", "profusion-xml"),
-    *("mne-fif", "edfbrowser-csv"),
+    "mne-fif",
 )
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -60,11 +60,11 @@ def test_a_night_that_begins_later_than_its_recording_stays_there(tmp_path, reco
     assert mentions(written.notes[0], "psg.edf", "3600 s", 120)
 
 
-@pytest.mark.parametrize("name", ["yasa-json", "luna-eannot", "stageguard-csv", "parquet"])
+@pytest.mark.parametrize("name", ["yasa-json", "usleep-hyp", "stageguard-csv", "parquet"])
 def test_so_it_does_where_other_annotations_are_lost(tmp_path, recording, name):
     density = sg.Hypnodensity(np.full((4, 5), 0.2), "aasm5", 30.0, EVENING + timedelta(hours=1))
     written = saved(density, tmp_path, name, recording)
-    is_stages = name == "luna-eannot"
+    is_stages = name == "usleep-hyp"
     back = sg.read_hypnogram(written.path, scheme="aasm5") if is_stages else sg.read_density(written.path)
     assert back.n_epochs == 124
     assert "1 other annotation (Arousal)" in written.lost

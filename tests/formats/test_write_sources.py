@@ -36,16 +36,15 @@ def nsrr(path: Path, *events: tuple[str, float, float], concepts=CONCEPTS) -> Pa
 # ---- an annotation that looks like a stage
 
 
-@pytest.mark.parametrize("name", ["e.edf", "e_events.tsv", "e-annot.fif", "edfbrowser.csv", "e.annot"])
+@pytest.mark.parametrize("name", ["e.edf", "e_events.tsv", "e-annot.fif", "e.annot"])
 @pytest.mark.parametrize("text", ["Sleep stage N3", "Sleep stage N1", "sleep_stage W", "MT", "Movement time"])
 @pytest.mark.parametrize("onset", [35, 120])
 def test_an_annotation_that_looks_like_a_stage_is_renamed(tmp_path, name, text, onset):
     source = nsrr(tmp_path / "n.xml", (text, onset, 10), ("Arousal", 50, 3))
-    form = "edfbrowser-csv" if name.endswith(".csv") else None
-    written = sg.convert(source, tmp_path / name, target_format=form)
-    back = sg.read_hypnogram(written.path, format=form)
+    written = sg.convert(source, tmp_path / name)
+    back = sg.read_hypnogram(written.path)
     assert back.stages.tolist() == ["W", "N1", "N2", "R"]
-    found = {event.onset: event.text for event in read_events(written.path, form)}
+    found = {event.onset: event.text for event in read_events(written.path)}
     assert found == {onset: f"Event {text}", 50: "Arousal"}
     loss = f"name of 1 other annotation ({text}): 'Event ' is put before, since readers would take it for a "
     assert f"{loss}stage" in written.lost
@@ -126,16 +125,6 @@ def test_columns_of_bids_that_are_not_carried_on_are_lost(tmp_path):
     assert not any("s_events.tsv" in each for each in HYPNOGRAM.save(tmp_path / "o_events.tsv").lost)
     again = sg.convert(tmp_path / "o_events.tsv", tmp_path / "o.edf")
     assert not any(each.startswith("column") for each in again.lost)
-
-
-def test_columns_of_boas_that_are_not_carried_on_are_lost(tmp_path):
-    header = "onset\tduration\tbegsample\tendsample\toffset\tstage_hum\tstage_ai\n"
-    rows = "".join(f"{30 * k}\t30\t{k}\t{k + 1}\t0\t{k}\t{k}\n" for k in range(5))
-    source = tmp_path / "b_events.tsv"
-    source.write_text(header + rows)
-    loss = "columns begsample, endsample, offset, stage_ai of b_events.tsv"
-    assert loss in sg.convert(source, tmp_path / "b.json").lost
-    assert loss in sg.convert([source], tmp_path / "b.parquet").lost
 
 
 def test_what_decoding_told_besides_is_lost(tmp_path):

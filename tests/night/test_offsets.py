@@ -21,7 +21,7 @@ SECONDS = 30.0
 START = datetime(2024, 5, 1, 22, 30)
 LABELS = np.repeat([0, 1, 2, 3, 2, 4, 0], 4).astype(np.int8)
 WRITTEN = [form.name for form in registry.formats() if form.does("write")]
-WITHOUT_ONSETS = ("yasa-json", "accusleepy-csv", "profusion-xml", "luna-eannot", "usleep-hyp", "text")
+WITHOUT_ONSETS = ("yasa-json", "accusleepy-csv", "profusion-xml", "usleep-hyp", "text")
 OWN = ("npz", "parquet", "stageguard-tsv", "stageguard-csv")  # formats that tell an offset as it is
 LOST = "12.5 s from the recording's start to the first epoch"
 

@@ -17,7 +17,6 @@ from cli_runner import Runner, error_line
 from messages import mentions, naming
 from review_nights import FREE, asked, do, open_review, served, write_probabilities
 from stageguard.errors import FileFormatError, InputError
-from stageguard.formats.tools.bids_scorings import read_scorings
 from stageguard.review import wire
 from stageguard.review.dispute import CONSENSUS, Dispute, Opinion
 from stageguard.review.journal import read_journal, sealed_line
@@ -169,34 +168,6 @@ def test_the_consensus_is_exported_when_everything_is_decided(tmp_path, scores):
     table = (tmp_path / "night.carl.adjudication.reviewed.agreement.tsv").read_text().splitlines()
     assert table[0].split("\t")[:5] == ["reference", "scorer", "stage", "kappa", "epochs"]
     assert len(table) == 1 + 3 * 6
-
-
-def test_bids_events_have_annotator_and_time_of_every_decision(tmp_path, scores):
-    session, review = adjudicate(tmp_path)
-    decide_all(review)
-    path = review.export("bids-scorings").path
-    pins = review.now.state.pins
-    session.close()
-    anna, ben, consensus = read_scorings(path)
-    assert [(one.annotator, one.method) for one in (anna, ben, consensus)] == [
-        ("anna", "manual"),
-        ("ben", "manual"),
-        ("consensus by carl", "manual_consensus"),
-    ]
-    assert [one.hypnogram.labels.tolist() for one in (anna, ben)] == [scores["anna"], scores["ben"]]
-    log = read_journal(tmp_path / "night.anna.review.jsonl")
-    assert list(anna.times) == [action["when"] for action in log.actions]  # one action per epoch
-    assert [epoch for epoch, time in enumerate(consensus.times) if time] == differing(scores)
-    assert all(consensus.times[epoch] == pins[epoch].when for epoch in range(N_EPOCHS))
-
-
-def test_one_scorer_is_exported_to_bids_with_the_times(tmp_path):
-    session, review = open_review(tmp_path, FREE, blind=True, n_epochs=N_EPOCHS)
-    do(review, do="set", first=0, last=N_EPOCHS - 1, stage=2)
-    (scoring,) = read_scorings(review.export("bids-scorings").path)
-    assert (scoring.annotator, scoring.method) == ("anna", "manual")
-    assert set(scoring.times) == {review.now.state.pins[0].when}
-    session.close()
 
 
 # ---- what is refused
@@ -418,7 +389,7 @@ def test_what_cannot_be_adjudicated_is_one_line(run, tmp_path, words, code, expe
 def test_hidden_nights_cannot_be_exported_by_their_scorers(tmp_path):
     session, review = open_review(tmp_path, FREE, blind=True, n_epochs=N_EPOCHS)
     with pytest.raises(HiddenError):
-        review.export("bids-scorings")
+        review.export("bids-events")
     session.close()
 
 

@@ -115,7 +115,7 @@ def test_reports_statistics_and_conversions(store, nights, run):
     assert run("decode", nights, "-p", PROFILE, "-o", out).code == 0
     assert run("report", out, "-o", f"{store.bucket}/page.html").code == 0
     assert run("stats", out, "-o", f"{store.bucket}/stats.tsv").code == 0
-    assert run("convert", out, "--to", "luna-eannot", "-o", f"{store.bucket}/luna").code == 0
+    assert run("convert", out, "--to", "usleep-hyp", "-o", f"{store.bucket}/luna").code == 0
     assert run("verify", f"{out}/n 1#%20é?.hypnogram.tsv").code == 0
     assert b"<html" in store.cat(f"{store.bucket}/page.html")
     assert len(store.find(f"{store.bucket}/luna")) == 3

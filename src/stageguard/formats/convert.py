@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,7 +21,6 @@ from stageguard import checks
 from stageguard.errors import (
     FileFormatError,
     InputError,
-    OutputError,
     StageGuardError,
     StageGuardWarning,
 )
@@ -30,8 +28,8 @@ from stageguard.files import as_path, check_places, write_together
 from stageguard.formats import registry
 from stageguard.formats.density import DensityFile, existing_file
 from stageguard.formats.events import by_onset, with_events_of, with_plain_events
-from stageguard.formats.file_format import OTHER_PROBABILITIES, FileFormat
-from stageguard.formats.losses import in_standard_scheme, is_same, lost_events, lost_in
+from stageguard.formats.file_format import FileFormat
+from stageguard.formats.losses import lost_events, lost_in
 from stageguard.formats.outgoing import Outgoing, outgoing_of_night
 from stageguard.formats.raw_night import BOTH, FileOptions
 from stageguard.formats.read import (
@@ -44,12 +42,11 @@ from stageguard.formats.read import (
     read_density_object,
     read_hypnogram_file,
 )
-from stageguard.formats.scorings import Scoring, reshaped, scorings_of
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme, as_scheme
-from stageguard.night.timing import recording_start, with_start
+from stageguard.night.timing import with_start
 from stageguard.storage import location, names_file
 
 ARGMAX_NOTE = "stages are the most probable ones, not decoded"
@@ -161,7 +158,7 @@ def convert(
     source : path-like, object, or list of these
         Anything that `read_hypnogram` or `read_density` reads, or a decoding. Arousals, apnoeas and other
         annotations are converted, too, if the target can hold them. A list of nights becomes one Parquet
-        file; a list of scorings of one night, also `Scoring` objects, one `*_desc-stages_events.tsv` of BIDS.
+        file.
     target : path-like
         The file to write.
     format, target_format : str, optional
@@ -207,13 +204,9 @@ def convert(
         None if reepoch_to is None else checks.epoch_seconds(reepoch_to),
     )
     beside = None if annotations_from is None else as_path(annotations_from, "annotations_from")
-    if isinstance(source, Scoring):
-        source = [source]
     if isinstance(source, list) and all(map(_is_night, source)):
         _refuse_list(source, form, has_annotations=beside is not None)
         spare = [location(night) for night in source if names_file(night)]
-        if form.holds_scorings:
-            return _write_scorings(form, source, path, options, reshape, overwrite=overwrite, spare=spare)
         nights = [reshape(outgoing_of(night, options)) for night in source]
         return _write_cohort(form, nights, path, overwrite=overwrite, spare=spare)
     night = reshape(outgoing_of(source, options))
@@ -271,81 +264,11 @@ def _write_cohort(
     return Written(tuple(content.files), form.name, tuple(lost), tuple(notes))
 
 
-def _write_scorings(
-    form: FileFormat,
-    sources: Sequence[Any],
-    path: Path,
-    options: FileOptions,
-    reshape: Reshape,
-    *,
-    overwrite: bool,
-    spare: Iterable[Path],
-) -> Written:
-    """Write several scorings of one night into one file."""
-    from stageguard.formats.tools.bids_scorings import write_scorings
-
-    scorings: list[Scoring] = []
-    nights: list[Outgoing] = []
-    for source in sources:
-        if isinstance(source, Scoring):
-            night = reshape(Outgoing(source.hypnogram))
-            scorings.append(reshaped(source, night.stages("BIDS")))
-        else:
-            night = reshape(outgoing_of(source, options))
-            stages = night.hypnogram
-            if stages is not None and stages.scorer is None and night.id:
-                night = replace(night, hypnogram=replace(stages, scorer=night.id))
-            scorings += scorings_of(night)
-        nights.append(night)
-    _refuse_apart(scorings)
-    content = write_scorings(scorings, path)
-    check_places(content.files, overwrite=overwrite)
-    _check_back(form, scorings, content.files, path)
-    lost = [loss for night in nights for loss in (*night.left, *lost_events(night, content))]
-    lost += [OTHER_PROBABILITIES] * any(night.density is not None for night in nights)
-    lost += ["profile"] * any(night.profile is not None for night in nights)
-    write_together(content.files, overwrite=overwrite, make_folders=True, spare=spare)
-    notes = dict.fromkeys((*(note for night in nights for note in night.notes), *content.notes))
-    return Written(tuple(content.files), form.name, tuple(dict.fromkeys(lost)), tuple(notes))
-
-
-def _refuse_apart(scorings: Sequence[Scoring]) -> None:
-    """Refuse scorings whose recordings began at different times: they are not of one night."""
-    starts = [recording_start(scoring.hypnogram) for scoring in scorings]
-    plain = {start.replace(tzinfo=None): who for who, start in enumerate(starts) if start is not None}
-    if len(plain) > 1:
-        (one, first), (other, second) = list(plain.items())[:2]
-        raise InputError(
-            f"the recording of {scorings[first].annotator!r} began at {one}, that of "
-            f"{scorings[second].annotator!r} at {other}, expected scorings of one recording. Correct the "
-            "start of one, or write a file for each."
-        )
-
-
-def _check_back(
-    form: FileFormat, scorings: Sequence[Scoring], files: Mapping[Path, str | bytes], path: Path
-) -> None:
-    """Refuse to write scorings of which others would be read."""
-    from stageguard.formats.tools.bids_scorings import read_scorings
-
-    with TemporaryDirectory() as folder:
-        for name, data in files.items():
-            (Path(folder) / name.name).write_bytes(data.encode() if isinstance(data, str) else data)
-        back = read_scorings(Path(folder) / path.name)
-    wanted = {scoring.annotator: in_standard_scheme(scoring.hypnogram) for scoring in scorings}
-    found = {scoring.annotator: scoring.hypnogram for scoring in back}
-    if found.keys() != wanted.keys() or not all(is_same(found[name], wanted[name]) for name in wanted):
-        raise OutputError(
-            f"{path.name}: other stages than given would come back from {form.title}, so it is not written. "
-            "Choose another format, and report this."
-        )
-
-
 def _refuse_list(sources: Sequence[Any], form: FileFormat, *, has_annotations: bool) -> None:
     """Refuse nights that one file cannot hold."""
     if not sources:
         raise InputError("got an empty list, expected one or more nights to convert.")
-    if not form.holds_cohort and not form.holds_scorings:
+    if not form.holds_cohort:
         raise InputError(
             f"got a list of {len(sources)} night{'s' * (len(sources) != 1)}, but {form.name} holds one. "
             "Convert them one by one, or write one .parquet file."
@@ -358,7 +281,7 @@ def _is_night(source: Any) -> bool:
     """Whether an item of a list is a night, rather than the stage of an epoch."""
     if isinstance(source, str):
         return location(source).exists()
-    return names_file(source) or isinstance(source, Decoding | Hypnogram | Hypnodensity | Scoring)
+    return names_file(source) or isinstance(source, Decoding | Hypnogram | Hypnodensity)
 
 
 def _format_for(path: Path, name: str | None, argument: str, *, is_density: bool = False) -> FileFormat:

@@ -62,7 +62,6 @@ class FileFormat:
     may_be_recording: bool = False  # files may be recordings without a scoring
     writes_probabilities_alone: bool = False  # without stages
     holds_cohort: bool = False  # one file may hold several nights
-    holds_scorings: bool = False  # one file may hold several scorings of a night
     holds_decoding: bool = False  # as it is, so no epochs are added before it
     has_events: bool = False  # may hold annotations other than stages
     are_taken: Callable[[Outgoing], list[bool]] | None = None  # which events a reader would take for stages

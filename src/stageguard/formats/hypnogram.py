@@ -230,15 +230,13 @@ class Numbering:
 
 
 NUMBERINGS: Mapping[str, Numbering] = {
-    "yasa": Numbering(
-        {**_AASM, -1: UNSCORED_NAME, -2: UNSCORED_NAME}, "YASA, Dreem, Visbrain or GSSC (4 is REM)"
-    ),
+    "yasa": Numbering({**_AASM, -1: UNSCORED_NAME, -2: UNSCORED_NAME}, "YASA, Dreem or GSSC (4 is REM)"),
     "rk": Numbering(
         {
             **{0: "W", 1: "N1", 2: "N2", 3: "N3", 4: "N3", 5: "R"},
             **dict.fromkeys((-1, 6, 7, 9), UNSCORED_NAME),
         },
-        "Rechtschaffen and Kales, NSRR or Elan (5 is REM)",
+        "Rechtschaffen and Kales or NSRR (5 is REM)",
     ),
     "usleep": Numbering({**_AASM, 5: UNSCORED_NAME, -1: UNSCORED_NAME}, "U-Sleep (4 is REM, 5 unknown)"),
     "sleepecg": Numbering(
@@ -255,7 +253,6 @@ NUMBERINGS: Mapping[str, Numbering] = {
         WLDR4,
     ),
 }
-BOAS = {**_AASM, 8: UNSCORED_NAME, -2: UNSCORED_NAME}  # 8: the recorder was unplugged
 
 
 def names_of(

@@ -48,7 +48,7 @@ from stageguard.formats.tools import yasa
 from stageguard.formats.tools.accusleep import ACCUSLEEPY, spread
 from stageguard.formats.tools.arrays import FIVE, array_density
 from stageguard.formats.tools.luna import from_stage_rows
-from stageguard.formats.tools.mne import GSSC, stages_of_mne
+from stageguard.formats.tools.mne import stages_of_mne
 from stageguard.formats.tools.text import from_table, read_numbered_table
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
@@ -98,7 +98,7 @@ def _stages_of_yasa(source: Any, options: FileOptions) -> RawHypnogram:
 def _stages_of_mne(source: Any, options: FileOptions) -> RawHypnogram:
     """Return the stages in annotations of MNE, alone or in a `Raw`."""
     path = Path(type_name(source))
-    numbering = GSSC if options.format == "gssc-fif" else _numbering_of(options)
+    numbering = _numbering_of(options)
     if numbering is None:
         _refuse_format(path, options)
     if is_a("mne", "Annotations")(source):
@@ -127,7 +127,7 @@ def _stages_of_sleepecg(source: Any, options: FileOptions) -> RawHypnogram:
 
 
 def _stages_of_frame(frame: Table, options: FileOptions) -> RawHypnogram:
-    """Return the stages of a table: of lunapi, of YASA's events, or with a column of stages."""
+    """Return the stages of a table: of lunapi, or with a column of stages."""
     path = Path(frame.path)
     table = stage_table(path, frame)
     numbering = _numbering_of(options)
@@ -137,8 +137,6 @@ def _stages_of_frame(frame: Table, options: FileOptions) -> RawHypnogram:
     header = set(table.header)
     if header >= {"e", "stage", "start_sec"}:
         return from_stage_rows(path, table, options)
-    if header >= set(yasa.COLUMNS):
-        return yasa.from_events(path, table, options)
     if "brain_state" in header:
         codes = table.seconds("brain_state").tolist()
         stages = names_of(path, codes, NUMBERINGS["accusleep"].codes, what="row", first=0)

@@ -59,7 +59,7 @@ def read_density(
     Parameters
     ----------
     source : path-like, bytes, binary file or object
-        A file (CSV, TSV, `.npy`, `.npz`, Parquet, YASA JSON, GSSC CSV, Luna POPS table, Stanford STAGES
+        A file (CSV, TSV, `.npy`, `.npz`, Parquet, YASA JSON, GSSC CSV, Luna POPS table,
         hypnodensity, ...) of this computer or at an address (s3://..., https://..., with the extra `remote`);
         its bytes, or an object open for reading them; or an object in memory: a `yasa.Hypnogram`, a pandas,
         polars or xarray table, an array or tensor of numbers, or `(probabilities, classes)` of a scikit-learn

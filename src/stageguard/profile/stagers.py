@@ -37,7 +37,7 @@ _ALL = (
         trained="balanced",
         trained_source="class weights N1 2.2, REM 1.4, N3 1.2, others 1 in the classifiers of version 0.8; "
         "Vallat & Walker 2021, doi 10.7554/eLife.70092",
-        formats=("yasa", "yasa-json", "yasa-confidence-csv"),
+        formats=("yasa", "yasa-json"),
     ),
     KnownStager(
         name="sleepecg",
@@ -79,7 +79,7 @@ _ALL = (
         profile="human-psg-5",
         trained=None,
         trained_source="depends on the model folder",
-        formats=("luna-pops", "luna-edf"),
+        formats=("luna-pops",),
     ),
 )
 KNOWN_STAGERS = {stager.name: stager for stager in _ALL}

@@ -16,7 +16,7 @@ from typing import Any
 from stageguard import checks
 from stageguard.errors import InputError, PinError, StageGuardError, error_message
 from stageguard.files import file_error, real_path, write_text_atomic, write_together
-from stageguard.formats.convert import Written, convert, formats_for, save
+from stageguard.formats.convert import Written, formats_for, save
 from stageguard.formats.event_files import EVENT_FORMATS, EventFormat
 from stageguard.formats.file_format import FileFormat
 from stageguard.formats.outputs import (
@@ -25,14 +25,13 @@ from stageguard.formats.outputs import (
     write_decoding,
 )
 from stageguard.formats.registry import named
-from stageguard.formats.scorings import Scoring
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import quantity_of
 from stageguard.report.summary import measures_of
 from stageguard.review.annotations import ExistingEvents, event_list, existing_events
 from stageguard.review.cohort import Cohort, CohortNight
-from stageguard.review.dispute import CONSENSUS, Comparison, Dispute, comparison_table
+from stageguard.review.dispute import Comparison, Dispute, comparison_table
 from stageguard.review.journal import REVIEW_SUFFIX, Journal, check_exports, check_head, now
 from stageguard.review.montage import FILE_NAME, MontageFile
 from stageguard.review.night import (
@@ -61,7 +60,6 @@ from stageguard.version import __version__
 
 MOST_EXPORTS = 1000  # names to try for an export
 ADJUDICATION = "adjudication"  # between scorer and suffix in the name of an adjudication's journal
-BIDS_SCORINGS = "bids-scorings"
 # How far two scorers agree, as files beside the formats of hypnograms: suffix and title.
 AGREEMENT_FILES = {
     "agreement-tsv": (".agreement.tsv", "table of kappa per stage and confusion"),
@@ -252,25 +250,9 @@ class Review:
         write_text_atomic(path, text)
         return Written((path,), name)
 
-    def scorings(self, at: Revision) -> list[Scoring]:
-        """Return the reviewed stages with the time of each decision, after those that were adjudicated."""
-        pins, n_epochs = at.state.pins, self.night.n_epochs
-        times = tuple(pins[epoch].when if epoch in pins else "" for epoch in range(n_epochs))
-        stages, dispute = self.stages(at), self.night.dispute
-        if dispute is None:
-            return [Scoring(stages, "manual", times=times)]
-        before = [
-            Scoring(self.night.hypnogram(one.labels, one.scorer), "manual", times=one.times)
-            for one in dispute.opinions
-        ]
-        stages = replace(stages, scorer=f"{CONSENSUS} by {self.scorer}")
-        return [*before, Scoring(stages, "manual_consensus", times=times)]
-
     def _write(self, path: Path, form: FileFormat) -> Written:
         at, decoding = self.now, self._decoding
         stages = self.stages(at)
-        if form.name == BIDS_SCORINGS and len(at.state.pins) == self.night.n_epochs:
-            return convert(self.scorings(at), path, target_format=form.name)
         if decoding is None:
             return save(stages, path, format=form.name)
         result = replace(decoding, hypnogram=stages)

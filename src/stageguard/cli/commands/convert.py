@@ -60,8 +60,7 @@ source_options = packed(
     "-o",
     metavar="TARGET",
     type=opt.PATH,
-    help="File or folder. Several nights go into a folder or one .parquet, several scorings of a night into "
-    "one _desc-stages_events.tsv. Default: beside each.",
+    help="File or folder. Several nights go into a folder or one .parquet. Default: beside each.",
 )
 @opt.sample_list
 @option("--to", metavar="FORMAT", help="Format to write (docs/formats.md). Default: by the target's name.")
@@ -154,10 +153,10 @@ def convert(
 
 
 def _is_one_file(inputs: Inputs, output: Path, to: str | None) -> bool:
-    """Whether several nights go into one Parquet file, or several scorings of a night into one table."""
+    """Whether several nights go into one Parquet file."""
     if not inputs.is_cohort or is_folder(output):
         return False
-    able = [form for form in formats() if form.holds_cohort or form.holds_scorings]
+    able = [form for form in formats() if form.holds_cohort]
     return any(to in (None, form.name) and output.name.lower().endswith(form.suffixes) for form in able)
 
 
@@ -167,7 +166,7 @@ def _targets(inputs: Inputs, output: Path | None, to: str | None) -> dict[Input,
         if inputs.is_cohort:
             raise UsageError(
                 f"{output.name} is one file, and there may be several nights: name a folder with --output, "
-                "or a .parquet file. Several scorings of one night go into a file _desc-stages_events.tsv."
+                "or a .parquet file."
             )
         if to is not None:
             _refuse_suffix(output, to)

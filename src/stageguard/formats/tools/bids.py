@@ -20,11 +20,9 @@ from stageguard.formats.density import listed
 from stageguard.formats.file_format import (
     BIDS_ENDINGS,
     OTHER_PROBABILITIES,
-    PROBABILITIES,
-    START,
     FileFormat,
 )
-from stageguard.formats.hypnogram import BOAS, STAGE_COLUMNS, UNSCORED_WORDS, is_stage, names_of
+from stageguard.formats.hypnogram import STAGE_COLUMNS, UNSCORED_WORDS, is_stage
 from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, stage_texts, stage_words
 from stageguard.formats.raw_night import ONLY_STAGES, Event, FileOptions, RawHypnogram, RawNight, Reader
 from stageguard.formats.sniffing import has_columns
@@ -35,7 +33,6 @@ from stageguard.lazy import load
 from stageguard.night.stages import SCHEMES, UNSCORED_NAME, canonical_name
 
 TIMES = ("onset", "duration")
-BOAS_COLUMNS = ("stage_hum", "stage_ai")
 OWN_KEY = "StageGuard"
 MISSING = "n/a"
 
@@ -199,25 +196,6 @@ def _text(path: Path, cell: str, meanings: dict[str, str]) -> str:
     return meaning
 
 
-def read_boas_events(path: Path, options: FileOptions) -> RawNight:
-    """Read the stages of the Bitbrain Open Access Sleep dataset, the experts' if there are any."""
-    table = read_rows(path, TIMES)
-    column = next((name for name in BOAS_COLUMNS if name in table.header), None)
-    if column is None:
-        raise file_error(path, f"has no column {' or '.join(BOAS_COLUMNS)}.")
-    return RawNight(
-        stages=partial(_boas_stages, path, table, column, options),
-        left_columns=partial(unread_columns, table, (*TIMES, column)),
-    )
-
-
-def _boas_stages(path: Path, table: Table, column: str, options: FileOptions) -> RawHypnogram:
-    codes = table.seconds(column)
-    stages = names_of(path, codes.tolist(), BOAS, what="line", first=table.lines[0])
-    raw = _stages_of_rows(path, table, [f"Sleep stage {stage}" for stage in stages], options)
-    return replace(raw, notes=(*raw.notes, f"stages are those of the column {column}"))
-
-
 def _stages_of_rows(path: Path, table: Table, texts: list[str], options: FileOptions) -> RawHypnogram:
     onsets, cells = table.seconds("onset").tolist(), table.column("duration")
     lasting = [as_number(cell) or None for cell in cells]
@@ -258,13 +236,7 @@ def _key(cell: str) -> str:
 def _is_bids(head: bytes, path: Path) -> bool:
     """Whether a file has the name and columns of BIDS events, or of the hypnogram proposed for BIDS."""
     is_named = path.name.lower().endswith(BIDS_ENDINGS)
-    is_other = _is_boas(head, path) or has_columns("sleep_stage", "annotator_id")(head, path)
-    return is_named and has_columns(*TIMES)(head, path) and not is_other
-
-
-def _is_boas(head: bytes, path: Path) -> bool:
-    """Whether a table has the columns of the Bitbrain Open Access Sleep dataset."""
-    return any(has_columns(*TIMES, "begsample", name)(head, path) for name in BOAS_COLUMNS)
+    return is_named and has_columns(*TIMES)(head, path)
 
 
 FORMATS = (
@@ -278,13 +250,5 @@ FORMATS = (
         loses=(OTHER_PROBABILITIES, "start time, unless stageguard wrote it"),
         has_events=True,
         are_taken=are_taken_by_text,
-    ),
-    FileFormat(
-        "boas-events",
-        "events of the Bitbrain Open Access Sleep dataset",
-        BIDS_ENDINGS[:1],
-        _is_boas,
-        reader=Reader(ONLY_STAGES, read_boas_events),
-        loses=(PROBABILITIES, START),
     ),
 )

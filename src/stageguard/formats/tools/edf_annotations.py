@@ -1,14 +1,11 @@
-"""Read and write EDF+ annotations, and the CSV that EDFbrowser imports: stages, lights and other texts."""
+"""Read and write EDF+ annotations: stages, lights and other texts."""
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, time, timedelta
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,14 +15,12 @@ from stageguard.files import file_error, open_file
 from stageguard.formats.annotations import (
     are_taken_by_text,
     events_among,
-    first_column,
-    row_events,
     stage_annotations,
     stages_among,
 )
-from stageguard.formats.file_format import PROBABILITIES, SCORER, START, FileFormat
-from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, timed_texts
-from stageguard.formats.raw_night import ONLY_STAGES, Event, FileOptions, RawHypnogram, RawNight, Reader
+from stageguard.formats.file_format import PROBABILITIES, SCORER, FileFormat
+from stageguard.formats.outgoing import Content, Outgoing, plain_text, timed_texts
+from stageguard.formats.raw_night import ONLY_STAGES, Event, FileOptions, RawNight, Reader
 from stageguard.formats.recordings.edf import (
     NO_DATE,
     EdfHeader,
@@ -35,11 +30,8 @@ from stageguard.formats.recordings.edf import (
     read_records,
 )
 from stageguard.formats.recordings.raw import RawRecording
-from stageguard.formats.sniffing import begins_with, first_cells, whole_lines
-from stageguard.formats.tables.delimited import read_rows
-from stageguard.formats.tables.table import Table, as_number
+from stageguard.formats.sniffing import begins_with
 
-BROWSER_COLUMNS = ("onset", "label", "duration")
 MOST_ANNOTATIONS = 2_000_000
 LONG_RECORD_BYTES = 32_768
 FIRST_YEAR, LAST_YEAR = 1985, 2084  # years that two digits can express
@@ -198,38 +190,6 @@ def _parse(path: Path, data: bytes, first_seconds: float) -> Iterator[Event]:
                 )
 
 
-def read_edfbrowser_csv(path: Path, options: FileOptions) -> RawNight:
-    """Read the stages and other annotations, in seconds from the recording's start."""
-    table = read_rows(path, BROWSER_COLUMNS)
-    return RawNight(
-        stages=partial(_browser_stages, path, table, options),
-        events=partial(row_events, table),
-        stage_texts=partial(first_column, table, ("label",)),
-    )
-
-
-def _browser_stages(path: Path, table: Table, options: FileOptions) -> RawHypnogram:
-    lasting = [as_number(cell) or None for cell in table.column("duration")]
-    annotations = list(map(Event, table.seconds("onset").tolist(), lasting, table.column("label")))
-    return stages_among(path, annotations, options, only_stages=True)
-
-
-def write_edfbrowser_csv(night: Outgoing, path: Path) -> Content:
-    """Write a row per epoch, "Sleep stage N2", and one per other annotation, by onset."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(BROWSER_COLUMNS)
-    for onset, seconds, text in timed_texts(night, "EDFbrowser"):
-        writer.writerow((number(onset), plain_text(text), number(seconds or 0.0)))
-    return Content({path: stream.getvalue()}, n_events=len(night.events))
-
-
-def _is_edfbrowser(head: bytes, path: Path) -> bool:
-    """Whether the first line has exactly the columns for EDFbrowser, in this order."""
-    lines = whole_lines(head)
-    return bool(lines) and first_cells(lines[0]) == BROWSER_COLUMNS
-
-
 FORMATS = (
     FileFormat(
         "edf-annotations",
@@ -240,17 +200,6 @@ FORMATS = (
         write=write_edf,
         loses=(PROBABILITIES, SCORER),
         may_be_recording=True,
-        has_events=True,
-        are_taken=are_taken_by_text,
-    ),
-    FileFormat(
-        "edfbrowser-csv",
-        "CSV of annotations for EDFbrowser",
-        (".csv",),
-        _is_edfbrowser,
-        reader=Reader(ONLY_STAGES, read_edfbrowser_csv),
-        write=write_edfbrowser_csv,
-        loses=(PROBABILITIES, START, SCORER),
         has_events=True,
         are_taken=are_taken_by_text,
     ),

@@ -1,4 +1,4 @@
-"""Read and write Luna's `.annot` and `.eannot`; read tables of STAGE, and posteriors in tables and EDF."""
+"""Read and write Luna's `.annot`; read `.eannot`, tables of STAGE, and tables of posteriors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ from stageguard.formats.raw_night import (
     of_probabilities,
     of_stages,
 )
-from stageguard.formats.recordings.edf import read_edf_recording
 from stageguard.formats.sniffing import has_columns, header_cells, holds_words, read_head, whole_lines
 from stageguard.formats.tables.delimited import read_rows, read_text, split_line, text_lines
 from stageguard.formats.tables.one_night import refuse_several
@@ -46,7 +45,6 @@ from stageguard.formats.tables.probabilities import choose_columns, load_table, 
 from stageguard.formats.tables.table import Table, as_number, row_name
 from stageguard.formats.tables.timing import MOST_MISSING
 from stageguard.formats.tools.text import read_stage_lines
-from stageguard.night.recording import Signal
 from stageguard.night.stages import canonical_name
 
 # Words other than stages: unknown, movement, lights on, gap, and unscored.
@@ -64,8 +62,6 @@ UNTIL_NEXT = "..."
 TOOL, USUAL_SECONDS = "Luna", 30.0
 FIVE = ("PP_W", "PP_N1", "PP_N2", "PP_N3", "PP_R")  # posteriors
 THREE = ("PP_W", "PP_NR", "PP_R")
-MOST_SAMPLES = 10_000_000  # of one channel of posteriors, which has a sample per 5 or 30 s
-ROUNDING = 1e-3  # how far below 0 rounding to 16 bits may put a probability
 LUNA_WORDS: dict[str, dict[str, str]] = {"aasm5": {}, "wnr3": {"N": "NR"}}
 _CLOCK = re.compile(
     r"(?:(\d{1,2})[/.-](\d{1,2})[/.-](\d{2,4})-)?(0\+)?(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d+)?))?"
@@ -153,12 +149,6 @@ def _read_intervals(path: Path) -> AnnotIntervals:
         for begin, seconds in times
     ]
     return AnnotIntervals(rows, ended, start, notes)
-
-
-def write_eannot(night: Outgoing, path: Path) -> Content:
-    """Write one stage per line and epoch, ? if unscored."""
-    words = stage_words(night.from_recording_start(), LUNA_WORDS, "Luna")
-    return Content({path: "\n".join(words) + "\n"}, notes=_remarks(words))
 
 
 def write_annot(night: Outgoing, path: Path) -> Content:
@@ -408,51 +398,6 @@ def _clock(text: str) -> float | None:
     return 3600.0 * int(match[1]) + 60.0 * int(match[3]) + float(match[4])
 
 
-def read_luna_edf(path: Path, options: FileOptions) -> RawDensity:
-    """Read posteriors of `RUN-POPS hypnodensity`, or of POPS with posterior channels, a row per sample."""
-    recording = read_edf_recording(path)
-    channels = {
-        name.upper(): signal
-        for name, signal in recording.signals.items()
-        if name.upper().startswith("PP_") and isinstance(signal, Signal)
-    }
-    if len(channels) < 2:
-        raise file_error(
-            path, f"has no channels of posteriors such as PP_W (got: {listed(list(recording.signals))})."
-        )
-    header = tuple(channels)
-    stages = choose_columns(path, header, options)
-    chosen = [channels[header[place]] for place in stages.places]
-    shapes = {(signal.n_samples, signal.rate_hz) for signal in chosen}
-    if len(shapes) != 1:
-        raise file_error(path, "has channels of posteriors of different lengths or sampling rates.")
-    n_samples, rate_hz = shapes.pop()
-    if n_samples > MOST_SAMPLES:
-        raise file_error(path, f"has {n_samples:,} samples of posteriors, expected at most {MOST_SAMPLES:,}.")
-    values = np.column_stack([signal.read(0, n_samples) for signal in chosen])
-    values = np.where((values < 0) & (values >= -ROUNDING), 0.0, values)
-    is_empty = (values == 0).all(axis=1)
-    values[is_empty] = np.nan
-    n_empty = int(np.count_nonzero(is_empty))
-    note = f"{n_empty:,} rows of zeros: read as without evidence"
-    return RawDensity(
-        values,
-        stages.names,
-        epoch_seconds=round(1 / rate_hz, 6),
-        start=recording.start,
-        notes=recording.notes + ((note,) if n_empty else ()),
-    )
-
-
-def _is_edf(head: bytes, path: Path) -> bool:
-    """Whether a file is EDF with channels of posteriors that Luna added."""
-    if not head.startswith(b"0       ") or not head[252:256].strip().isdigit():
-        return False
-    n_signals = int(head[252:256])
-    labels = {head[256 + 16 * i : 272 + 16 * i].strip().upper() for i in range(n_signals)}
-    return {b"PP_W", b"PP_R"} <= labels
-
-
 FORMATS = (
     FileFormat(
         "luna-annot",
@@ -471,7 +416,6 @@ FORMATS = (
         (".eannot",),
         holds_words(WORDS, ".eannot"),
         reader=of_stages(lambda path, options: read_stage_lines(path, UNSCORED)),
-        write=write_eannot,
         loses=STAGES_ALONE,
         is_plain=True,
     ),
@@ -492,13 +436,5 @@ FORMATS = (
         lambda head, path: is_pops(header_cells(head)),
         reader=of_probabilities(read_luna_pops),
         loses=(START, "excluded epochs at the end"),
-    ),
-    FileFormat(
-        "luna-edf",
-        "EDF with Luna's channels of posteriors",
-        (".edf",),
-        _is_edf,
-        reader=of_probabilities(read_luna_edf),
-        loses=("digits of probabilities behind 16 bits",),
     ),
 )

@@ -1,4 +1,4 @@
-"""Read annotations of MNE, stages and others, from FIF, text and CSV, and write FIF, without MNE.
+"""Read annotations of MNE, stages and others, from FIF, and write FIF, without MNE.
 
 A FIF file is a chain of tags: kind, type, size and position of the next tag, then the data, all big-endian.
 MNE 1.13 follows a damaged chain for ever, so files are read here; the tests compare with it.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,17 +29,14 @@ from stageguard.formats.raw_night import (
     RawHypnogram,
     RawNight,
     Reader,
-    of_stages,
 )
-from stageguard.formats.sniffing import begins_with, never, whole_lines
-from stageguard.formats.tables.delimited import as_moment, read_rows, split_line, text_lines
+from stageguard.formats.sniffing import begins_with
 from stageguard.formats.tables.table import as_number
 from stageguard.guard.decoding import Decoding
 from stageguard.lazy import library
 from stageguard.night.hypnogram import Hypnogram
 
 FIF_HEAD = b"\x00\x00\x00d\x00\x00\x00\x1f"
-GSSC = "yasa"  # GSSC uses the same numbers
 BLOCK_START, BLOCK_END, ANNOTATIONS, RECORDING = 104, 105, 3810, 100
 ONSETS, ENDS, DESCRIPTIONS, MEASUREMENT_DATE = 3568, 3569, 206, 204
 FILE_ID, DIRECTORY, FREE_LIST, NOTHING = 100, 101, 106, 108
@@ -51,20 +48,13 @@ _TYPES = {3: ">i4", 4: ">f4", 5: ">f8"}
 Annotated = tuple[list[Event], datetime | None]  # all annotations, and when the recording began
 
 
-def read_gssc_fif(path: Path, options: FileOptions) -> RawHypnogram:
-    """Read the stages in a file that GSSC wrote: 0 W, 1 N1, 2 N2, 3 N3, 4 REM."""
-    annotations, start = read_fif_annotations(path)
-    return stages_among(path, numbered(path, annotations, GSSC), options, start=start, only_stages=True)
-
-
 def refuse_numbers(path: Path, annotations: Sequence[Event]) -> None:
     """Refuse annotations that are all numbers, since their numbering is unknown."""
     if annotations and all(re.fullmatch(r"\d", each.text) for each in annotations):
         raise file_error(
             path,
-            "its annotations are numbers, and tools number stages differently. If GSSC wrote it, say ",
-            "format='gssc-fif'",
-            ".",
+            "its annotations are numbers, and tools number stages differently. Read it with MNE, and pass "
+            "its annotations with format='numbers-yasa' (GSSC's) or another format of numbers.",
         )
 
 
@@ -74,8 +64,9 @@ def numbered(path: Path, annotations: Sequence[Event], numbering: str) -> list[E
     for annotation in annotations:
         code = as_number(annotation.text)
         if code is None:
-            known = "GSSC's numbers 0 to 4" if numbering == GSSC else "a number of a stage"
-            raise file_error(path, f"has the annotation {annotation.text[:40]!r}, expected {known}.")
+            raise file_error(
+                path, f"has the annotation {annotation.text[:40]!r}, expected a number of a stage."
+            )
         codes.append(code)
     names = names_of(path, codes, NUMBERINGS[numbering].codes, what="annotation")
     named = zip(annotations, names, strict=True)
@@ -128,39 +119,6 @@ def _date_tags(start: datetime | None) -> list[bytes]:
     if not -(2**31) <= seconds < 2**31:
         return []
     return [_tag(MEASUREMENT_DATE, INTEGER, struct.pack(">2i", seconds, apart.microseconds))]
-
-
-def read_text_annotations(path: Path) -> Annotated:
-    """Return all annotations of MNE's text, and when the recording began."""
-    start, annotations = None, []
-    for number, line in enumerate(text_lines(path), start=1):
-        if line.startswith("#"):
-            key, _, value = line.lstrip("# ").partition(":")
-            if key.strip() == "orig_time" and value.strip():
-                start = as_moment(path, number, value.strip()).replace(tzinfo=None)
-            continue
-        cells = split_line(line, ",")
-        onset, seconds = (as_number(cell) for cell in cells[:2]) if len(cells) > 2 else (None, None)
-        if onset is None or seconds is None:
-            raise file_error(
-                path, f"line {number} is {line[:40]!r}, expected onset, duration and description."
-            )
-        annotations.append(Event(onset, seconds, cells[2]))
-    return annotations, start
-
-
-def read_csv_annotations(path: Path) -> Annotated:
-    """Return all annotations of MNE's CSV, and the time of the first; January 1970 means no date."""
-    table = read_rows(path, ("onset", "duration", "description"))
-    lasting = table.seconds("duration").tolist()
-    cells = zip(table.lines, table.column("onset"), strict=True)
-    moments = [as_moment(path, line, cell).replace(tzinfo=None) for line, cell in cells]
-    first = min(moments)
-    is_unknown = first.year == 1970 and first.month == 1
-    origin = datetime(1970, 1, 1) if is_unknown else first
-    onsets = [(moment - origin).total_seconds() for moment in moments]
-    annotations = list(map(Event, onsets, lasting, table.column("description")))
-    return annotations, None if is_unknown else first
 
 
 def read_fif_annotations(path: Path) -> Annotated:
@@ -257,28 +215,6 @@ def to_mne(night: Decoding | Hypnogram) -> Any:
     )
 
 
-def _is_text(head: bytes, path: Path) -> bool:
-    lines = whole_lines(head)
-    return bool(lines) and lines[0].replace(" ", "") == "#MNE-Annotations"
-
-
-def _is_csv(head: bytes, path: Path) -> bool:
-    """Whether MNE wrote a CSV: onsets are dates and times, not seconds."""
-    lines = whole_lines(head)
-    has_header = len(lines) > 1 and lines[0].startswith("onset,duration,description")
-    return has_header and re.match(r"\d{4}-\d\d-\d\d[ T]\d\d:", lines[1]) is not None
-
-
-def _night(
-    path: Path, annotations: Sequence[Event], start: datetime | None, options: FileOptions
-) -> RawNight:
-    return RawNight(
-        stages=lambda: stages_among(path, annotations, options, start=start, only_stages=True),
-        events=lambda: events_among(annotations),
-        stage_texts=lambda: [event.text for event in annotations],
-    )
-
-
 def read_fif(path: Path, options: FileOptions) -> RawNight:
     """Read a file that `Annotations.save("...-annot.fif")` wrote."""
     annotations, start = read_fif_annotations(path)
@@ -287,12 +223,12 @@ def read_fif(path: Path, options: FileOptions) -> RawNight:
         refuse_numbers(path, annotations)
         return stages_among(path, annotations, options, start=start, only_stages=True)
 
-    night = _night(path, annotations, start, options)
-    return replace(night, stages=stages, recording_start=lambda: start)
-
-
-def _reader(read: Callable[[Path], Annotated]) -> Reader:
-    return Reader(ONLY_STAGES, lambda path, options: _night(path, *read(path), options))
+    return RawNight(
+        stages=stages,
+        events=lambda: events_among(annotations),
+        recording_start=lambda: start,
+        stage_texts=lambda: [event.text for event in annotations],
+    )
 
 
 FORMATS = (
@@ -307,31 +243,5 @@ FORMATS = (
         usual_suffix=MNE_ENDINGS[0],
         has_events=True,
         are_taken=are_taken_by_text,
-    ),
-    FileFormat(
-        "gssc-fif",
-        "annotations of GSSC (-annot.fif)",
-        (".fif",),
-        never,
-        reader=of_stages(read_gssc_fif),
-        loses=(PROBABILITIES, SCORER),
-    ),
-    FileFormat(
-        "mne-txt",
-        "annotations of MNE as text",
-        (".txt",),
-        _is_text,
-        reader=_reader(read_text_annotations),
-        loses=(PROBABILITIES, SCORER),
-        has_events=True,
-    ),
-    FileFormat(
-        "mne-csv",
-        "annotations of MNE as CSV",
-        (".csv",),
-        _is_csv,
-        reader=_reader(read_csv_annotations),
-        loses=(PROBABILITIES, SCORER),
-        has_events=True,
     ),
 )

@@ -1,14 +1,11 @@
-"""Read files of networks that stage sleep: GSSC, U-Time and U-Sleep, wav2sleep; write U-Sleep's.
+"""Read files of networks that stage sleep: GSSC, U-Time and U-Sleep; write U-Sleep's.
 
 GSSC writes a title, then epoch, time, stage and, except from the PyPI version, probabilities. U-Sleep writes
-a stage per line, or intervals. wav2sleep writes `Timestamp,pred`, and the expert's `Stage` if the recording
-has one; its times are the ends of epochs of 30 s, and its numbers those of four stages.
+a stage per line, or intervals.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -40,22 +37,16 @@ from stageguard.formats.sniffing import (
     has_columns,
     holds_words,
     read_head,
-    whole_lines,
 )
-from stageguard.formats.tables.delimited import lines_of, read_rows, read_text, stage_rows, text_lines
+from stageguard.formats.tables.delimited import lines_of, read_rows, read_text
 from stageguard.formats.tables.probabilities import density_of_table, load_table
-from stageguard.formats.tables.table import IndexColumns, Meaning, Table
-from stageguard.formats.tools.text import numbers_of_lines, read_numbered_table, read_stage_lines
+from stageguard.formats.tools.text import numbers_of_lines, read_stage_lines
 from stageguard.night.stages import AASM5
 
 WORDS = frozenset(("w", "n1", "n2", "n3", "rem", "r", "unknown", "out_of_bounds"))
-_IDS = re.compile(r"\s*\d+(\.\d*)?\s*,\s*\d+(\.\d*)?\s*,\s*[A-Za-z?][\w ?]*")
 COLUMNS = ("init_sec", "duration_sec", "stage")
 UNSCORED = {"out_of_bounds": "?"}
 USLEEP_WORDS = {"aasm5": {"R": "REM"}}
-USLEEP_LOSES = (PROBABILITIES, START, SCORER, ANNOTATIONS)
-WAV2SLEEP_SUFFIX = ".preds.csv"
-WAV2SLEEP_COLUMNS = ("timestamp", "pred")
 
 
 def read_gssc_csv(path: Path, options: FileOptions) -> RawNight:
@@ -93,12 +84,9 @@ def _has_stages_alone(path: Path) -> bool:
     return not any(cell.startswith("prob") for cell in _header(read_head(path)) or ())
 
 
-def read_ids(path: Path, options: FileOptions) -> RawHypnogram:
-    """Read onset, duration and stage of each run (`.ids`), without a header."""
-    return _runs(path, stage_rows(path, text_lines(path), -1, ",", COLUMNS), options)
-
-
-def _runs(path: Path, table: Table, options: FileOptions) -> RawHypnogram:
+def read_runs(path: Path, options: FileOptions) -> RawHypnogram:
+    """Read onset, duration and stage of each run (`.tsv`)."""
+    table = read_rows(path, COLUMNS)
     onsets, lasting = table.seconds("init_sec"), table.seconds("duration_sec")
     texts = [UNSCORED.get(text.casefold(), text) for text in table.column("stage")]
     return staged_rows(path, zip(table.lines, onsets, lasting, texts, strict=True), options, scheme=AASM5)
@@ -110,33 +98,11 @@ def write_hyp(night: Outgoing, path: Path) -> Content:
     return Content({path: "\n".join(words) + "\n"})
 
 
-def write_runs(night: Outgoing, path: Path, *, mark: str, header: Sequence[str] = ()) -> Content:
+def write_runs(night: Outgoing, path: Path) -> Content:
     """Write onset, duration and stage of each epoch, not of runs as U-Sleep does: this keeps its length."""
     words, seconds = stage_words(night, USLEEP_WORDS, "U-Sleep", "UNKNOWN"), number(night.epoch_seconds)
     rows = ((number(onset), seconds, word) for onset, word in zip(night.onsets, words, strict=True))
-    return Content({path: "\n".join(map(mark.join, [header, *rows] if header else rows)) + "\n"})
-
-
-def _is_ids(head: bytes, path: Path) -> bool:
-    lines = whole_lines(head)
-    return bool(lines) and all(map(_IDS.fullmatch, lines))
-
-
-def read_wav2sleep(path: Path, options: FileOptions) -> RawHypnogram:
-    """Read the stages that wav2sleep predicted."""
-    table = read_rows(path, WAV2SLEEP_COLUMNS)
-    times = IndexColumns(meanings={"timestamp": Meaning("end", 1.0, True)})
-    table = replace(
-        table,
-        header=WAV2SLEEP_COLUMNS,
-        columns=[table.column(name) for name in WAV2SLEEP_COLUMNS],
-        index=times,
-    )
-    return read_numbered_table(path, table, "wav2sleep", replace(options, column=WAV2SLEEP_COLUMNS[1]))
-
-
-def _is_wav2sleep(head: bytes, path: Path) -> bool:
-    return path.name.lower().endswith(WAV2SLEEP_SUFFIX) and has_columns(*WAV2SLEEP_COLUMNS)(head, path)
+    return Content({path: "\n".join(map("\t".join, [COLUMNS, *rows])) + "\n"})
 
 
 FORMATS = (
@@ -161,29 +127,12 @@ FORMATS = (
         is_plain=True,
     ),
     FileFormat(
-        "usleep-ids",
-        "U-Sleep .ids",
-        (".ids",),
-        _is_ids,
-        reader=of_stages(read_ids),
-        write=partial(write_runs, mark=","),
-        loses=USLEEP_LOSES,
-    ),
-    FileFormat(
         "usleep-tsv",
         "U-Sleep .tsv",
         (".tsv",),
         has_columns(*COLUMNS),
-        reader=of_stages(lambda path, options: _runs(path, read_rows(path, COLUMNS), options)),
-        write=partial(write_runs, mark="\t", header=COLUMNS),
-        loses=USLEEP_LOSES,
-    ),
-    FileFormat(
-        "wav2sleep-csv",
-        "predictions of wav2sleep",
-        (WAV2SLEEP_SUFFIX,),
-        _is_wav2sleep,
-        reader=of_stages(read_wav2sleep),
-        loses=(PROBABILITIES, f"{START}, unless its times are dates", SCORER),
+        reader=of_stages(read_runs),
+        write=write_runs,
+        loses=(PROBABILITIES, START, SCORER, ANNOTATIONS),
     ),
 )

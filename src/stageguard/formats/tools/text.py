@@ -60,10 +60,9 @@ from stageguard.formats.tables.delimited import (
 )
 from stageguard.formats.tables.one_night import refuse_runs, refuse_several
 from stageguard.formats.tables.row_times import INDEX, nameless_index, row_times
-from stageguard.formats.tables.table import NAMELESS, Table, as_number, row_name
+from stageguard.formats.tables.table import NAMELESS, IndexColumns, Meaning, Table, as_number, row_name
 from stageguard.formats.tables.timing import TIMING_COLUMNS, TOLERANCE, RowTimes, read_timing
 from stageguard.formats.tools.arrays import load_plain
-from stageguard.formats.tools.viewers import description
 from stageguard.guard.decoding import steered_by
 from stageguard.measures.cohort import DecodedFacts
 from stageguard.night.period import Period
@@ -428,6 +427,9 @@ def read_numbered_table(
     options: FileOptions,
 ) -> RawHypnogram:
     """Return the stages of a table whose column of stages holds numbers, timed by its other columns."""
+    if numbering == "wav2sleep" and {"timestamp", "pred"} <= {*table.header}:  # beside the expert's stages
+        ends = IndexColumns(meanings={"timestamp": Meaning("end", 1.0, True)})
+        table, options = replace(table, index=ends), replace(options, column=options.column or "pred")
     column = stage_column(table.header, options.column)
     if column is None:
         return from_table(path, table, options)  # raises the error
@@ -452,11 +454,11 @@ def _array_numbers(path: Path) -> list[float]:
 
 
 def _holds(codes: Collection[int]) -> Sniff:
-    """Return the test for text with one of these numbers per line, without a file that explains them."""
+    """Return the test for text with one of these numbers per line."""
 
     def test(head: bytes, path: Path) -> bool:
         values = integers(head)
-        return values is not None and values <= set(codes) and not description(path).is_file()
+        return values is not None and values <= set(codes)
 
     return test
 

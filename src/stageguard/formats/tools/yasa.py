@@ -1,4 +1,4 @@
-"""Read and write YASA's JSON of stages and probabilities; read its tables of events and its `Hypnogram`.
+"""Read and write YASA's JSON of stages and probabilities; read its `Hypnogram`.
 
 YASA names the columns of `proba`, keeps them in the order of its labels, and leaves out missing ones. They
 may include ART and UNS, which are not stages.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -21,15 +20,10 @@ import numpy as np
 from stageguard.arrays import Floats
 from stageguard.errors import InputError, warn
 from stageguard.files import file_error, load_json, read_file
-from stageguard.formats.annotations import staged_rows
 from stageguard.formats.density import LABELS_ALONE, listed
 from stageguard.formats.file_format import (
     ANNOTATIONS,
-    EPOCH_LENGTH,
     LEAD,
-    OTHER_PROBABILITIES,
-    PROBABILITIES,
-    START,
     FileFormat,
     always_final,
 )
@@ -49,13 +43,8 @@ from stageguard.formats.raw_night import (
     RawNight,
     Reader,
     Where,
-    of_probabilities,
-    of_stages,
 )
-from stageguard.formats.sniffing import has_columns, header_cells, is_json
-from stageguard.formats.tables.delimited import read_rows
-from stageguard.formats.tables.table import Table, as_number
-from stageguard.formats.tools.accusleep import ConfidenceTool, read_confidences
+from stageguard.formats.sniffing import is_json
 from stageguard.formats.tools.arrays import without_undefined
 from stageguard.guard.decoding import Decoding
 from stageguard.lazy import library
@@ -64,7 +53,6 @@ from stageguard.night.stages import AASM5, WLDR4, WNR3, WS2
 from stageguard.units import seconds_per
 
 SCHEMES = {5: AASM5, 4: WLDR4, 3: WNR3, 2: WS2}
-COLUMNS = ("onset", "duration", "value", "description")
 NANO_DIGITS = 9  # decimals of seconds
 PANDAS_UNITS = {"t": 60.0, "m": 60.0, "l": 1e-3}  # letters of pandas besides the usual units of time
 SHORT = {"W": "WAKE", "R": "REM"}  # short names that YASA accepts
@@ -80,13 +68,6 @@ STAGES = {
     n: tuple(YASA_WORDS[scheme.name].get(name, name) for name in scheme.names)
     for n, scheme in SCHEMES.items()
 }
-# YASA's FAQ writes `Stage,Confidence`.
-CONFIDENCES = ConfidenceTool(
-    "YASA", "yasa-confidence-csv", "stage", "confidence", (), 30.0, "the probability of that stage alone"
-)
-# Number and name of a stage must not contradict each other.
-_VALUES = {"WAKE": 0, "W": 0, "N1": 1, "N2": 2, "N3": 3, "REM": 4, "R": 4, "SLEEP": 1, "NREM": 2}
-_VALUES |= {"LIGHT": 2, "DEEP": 3, "ART": -1, "UNS": -2}
 
 
 def read_yasa_json(path: Path, options: FileOptions) -> RawNight:
@@ -115,27 +96,6 @@ def stages_of_document(path: Path, document: Mapping[str, Any]) -> RawHypnogram:
         scheme=None if n_stages is None else SCHEMES[_check_count(path, n_stages)],
         scorer=scorer if isinstance(scorer, str) and scorer else None,
     )
-
-
-def from_events(path: Path, table: Table, options: FileOptions) -> RawHypnogram:
-    """Return the stages in a table of `Hypnogram.as_events`, a row per epoch; numbers must match names."""
-    texts = table.column("description")
-    for line, text, cell in zip(table.lines, texts, table.column("value"), strict=True):
-        value = as_number(cell)
-        if value is None or _VALUES.get(text.upper(), value) != value:
-            raise file_error(path, f"line {line} has the value {cell[:20]!r} for {text[:20]!r}, unlike YASA.")
-    scorers = set(table.column("scorer")) - {"", "nan", "None"} if "scorer" in table.header else set()
-    if len(scorers) > 1:
-        raise file_error(path, "holds several scorers, expected one. Keep the rows of one.")
-    onsets, lasting = table.seconds("onset"), table.seconds("duration")
-    if (lasting == lasting[0]).all():
-        options = replace(options, epoch_seconds=float(lasting[0]))
-    # the first scheme that has one of the names besides wake and REM
-    known = {text.upper() for text in texts}
-    scheme = next((each for n, each in SCHEMES.items() if known & {*STAGES[n]} - {"WAKE", "REM"}), None)
-    scorer = next(iter(scorers), None)
-    rows = zip(table.lines, onsets, lasting, texts, strict=True)
-    return staged_rows(path, rows, options, scheme=scheme, scorer=scorer)
 
 
 def _check_count(where: Where, n_stages: object) -> int:
@@ -333,12 +293,6 @@ def _is_json_of_stages(head: bytes, path: Path) -> bool:
     return re.match(rb'\{\s*"values"\s*:\s*\[', text) is not None or _is_json(head, path)
 
 
-def _is_confidence(head: bytes, path: Path) -> bool:
-    """Whether a table has a stage and a confidence per epoch, as YASA's examples write it."""
-    cells = header_cells(head)
-    return {"stage", "confidence"} <= cells and len(cells) <= 4
-
-
 FORMATS = (
     FileFormat(
         "yasa-json",
@@ -351,21 +305,5 @@ FORMATS = (
         loses=("digits of probabilities behind the sixth", LEAD, ANNOTATIONS),
         holds_both=True,
         has_final_stages=always_final,
-    ),
-    FileFormat(
-        "yasa-confidence-csv",
-        "stage and confidence as YASA's examples write them",
-        (".csv", ".tsv", ".txt"),
-        _is_confidence,
-        reader=of_probabilities(partial(read_confidences, tool=CONFIDENCES)),
-        loses=(OTHER_PROBABILITIES, EPOCH_LENGTH, START),
-    ),
-    FileFormat(
-        "yasa-events",
-        "events of YASA",
-        (".csv", ".tsv"),
-        has_columns(*COLUMNS),
-        reader=of_stages(lambda path, options: from_events(path, read_rows(path, COLUMNS), options)),
-        loses=(PROBABILITIES, START),
     ),
 )
