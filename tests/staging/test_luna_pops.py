@@ -76,14 +76,6 @@ def test_epochs_that_luna_leaves_out_have_no_probabilities(psg, folder, monkeypa
     assert np.isnan(rows[:4]).all() and np.isfinite(rows[4:]).all() and len(rows) == 180
 
 
-def test_models_are_part_of_who_staged(folder, tmp_path):
-    (tmp_path / "s2.ch1.txt").write_text(PREPARE)
-    (tmp_path / "tiny.mod").write_text("other trees")
-    assert (
-        stager_of(f"luna-pops:{folder}").weights_sha256 != stager_of(f"luna-pops:{tmp_path}").weights_sha256
-    )
-
-
 @pytest.mark.parametrize("name", ["luna-pops", "luna-pops:", "luna-pops:no/such/folder"])
 def test_a_missing_folder_is_named_in_one_line(psg, name):
     with pytest.raises(InputError) as caught:

@@ -1,12 +1,11 @@
-"""Stagers: from a recording to stage probabilities. One file each, and an entry point for other packages."""
+"""Stagers: from a recording to stage probabilities, and an entry point for other packages."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 
 import numpy as np
@@ -17,11 +16,7 @@ from stageguard.night.recording import SLACK_SECONDS, Recording, Signal, end_sec
 from stageguard.profile.stagers import KnownStager
 
 GROUP = "stageguard.stagers"  # entry points of other packages: a name and a `Stager`
-BUILT_IN: Mapping[str, str] = {  # name -> module
-    "yasa": "yasa",
-    "sleepecg": "sleepecg",
-    "luna-pops": "luna_pops",
-}
+BUILT_IN = ("yasa", "sleepecg", "luna-pops")
 WITH_FOLDER = ("luna-pops",)  # those whose models are not in a package: NAME:FOLDER
 ASKED = {  # what a stager may have to know of the sleeper -> how a user says it
     "age": 'covariates={"age": YEARS} or --age YEARS',
@@ -32,48 +27,20 @@ ASKED = {  # what a stager may have to know of the sleeper -> how a user says it
 
 @dataclass(frozen=True, slots=True)
 class Stager:
-    """A stager that runs here.
+    """A stager that runs here."""
 
-    Parameters
-    ----------
-    known : KnownStager
-        Name, stages, epoch length, how it was trained, and the profile that fits.
-    run : callable
-        ``run(recording) -> Hypnodensity``, one row per whole epoch of the recording.
-    package : str
-        The package that has the stager, for its version.
-    extra : str
-        The extra of this package that installs it; "" for a stager of another package.
-    roles : tuple of tuple of str
-        Channels it needs by role; of each group one is enough: ``(("eeg",), ("beats", "ecg"))``.
-    optional : tuple of str
-        Channels it also uses, where they are recorded.
-    least_hz : float
-        Slowest sampling rate of its channels.
-    asks : tuple of str
-        What it must know of the sleeper: "age", "sex", "start".
-    modality : str
-        How to judge the quality of its channels.
-    may_skip : bool
-        Whether it may leave out epochs at either end.
-    weights_sha256 : str
-        Digest of weights that the user brought; "" for those of the package, which its version names.
-    remark : str
-        What else a reader should know of how it stages.
-    """
-
-    known: KnownStager
-    run: Callable[[Recording], Hypnodensity]
-    package: str
-    extra: str = ""
-    roles: tuple[tuple[str, ...], ...] = (("eeg",),)
-    optional: tuple[str, ...] = ()
-    least_hz: float = 0.0
-    asks: tuple[str, ...] = ()
-    modality: str = "polysomnography"
-    may_skip: bool = False
-    weights_sha256: str = ""
-    remark: str = ""
+    known: KnownStager  # name, stages, epoch length, how it was trained, and the profile that fits
+    run: Callable[[Recording], Hypnodensity]  # gives one row per whole epoch of the recording
+    package: str  # that has the stager, for its version; "" if none
+    extra: str = ""  # of this package, that installs it
+    roles: tuple[tuple[str, ...], ...] = (("eeg",),)  # channels it needs; of each group one is enough
+    optional: tuple[str, ...] = ()  # channels it also uses, where they are recorded
+    least_hz: float = 0.0  # slowest sampling rate of its channels
+    asks: tuple[str, ...] = ()  # what it must know of the sleeper: "age", "sex", "start"
+    modality: str = "polysomnography"  # how to judge the quality of its channels
+    may_skip: bool = False  # whether it may leave out epochs at either end
+    weights_sha256: str = ""  # of weights that the user brought; those of a package have its version
+    remark: str = ""  # what else a reader should know of how it stages
 
     @property
     def name(self) -> str:
@@ -193,13 +160,13 @@ def has_folder(name: str) -> bool:
 
 def stager_of(name: str) -> Stager:
     """Return a stager by name, ``NAME`` or ``NAME:FOLDER``; its package is loaded when it runs."""
-    if has_folder(name):
-        name, _, folder = name.partition(":")
-        with_folder: Stager = import_module(f"{__name__}.{BUILT_IN[name]}").stager_in(folder)
-        return with_folder
-    if name in BUILT_IN:  # first, so that no other package can replace it
-        built_in: Stager = import_module(f"{__name__}.{BUILT_IN[name]}").STAGER
-        return built_in
+    from stageguard.staging.stagers import SLEEPECG, YASA, luna_pops
+
+    name, _, folder = name.partition(":") if has_folder(name) else (name, "", "")
+    if has_folder(name):  # ours come first, so that no other package can replace them
+        return luna_pops(folder)
+    if name in BUILT_IN:
+        return YASA if name == "yasa" else SLEEPECG
     if (entry := _added().get(name)) is not None:
         return _load_entry(name, entry)
     known = stagers()
