@@ -25,7 +25,7 @@ from stageguard.profile.stagers import Training
 from stageguard.signals.features import Features
 from stageguard.signals.quality import DEFAULT_RULES, SignalQuality, signal_quality
 from stageguard.staging import Stager, has_folder, stager_of
-from stageguard.staging.stagers import network_stager
+from stageguard.staging.built_in import network_stager
 from stageguard.storage import names_file
 
 if TYPE_CHECKING:

@@ -100,7 +100,6 @@ def raises(recording):
         (lambda recording: density_of(recording, 181), ("181", "180")),
         (lambda recording: density_of(recording, 180, np.nan), ("no probabilities",)),
         (lambda recording: np.ones((180, 5)), ("ndarray", "Hypnodensity")),
-        (lambda recording: density_of(recording, 180, 0.1), ("row 0",)),
         (raises, ("RuntimeError", "out of memory")),
     ],
 )

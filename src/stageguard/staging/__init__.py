@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 
 import numpy as np
@@ -160,13 +161,11 @@ def has_folder(name: str) -> bool:
 
 def stager_of(name: str) -> Stager:
     """Return a stager by name, ``NAME`` or ``NAME:FOLDER``; its package is loaded when it runs."""
-    from stageguard.staging.stagers import SLEEPECG, YASA, luna_pops
-
-    name, _, folder = name.partition(":") if has_folder(name) else (name, "", "")
-    if has_folder(name):  # ours come first, so that no other package can replace them
-        return luna_pops(folder)
-    if name in BUILT_IN:
-        return YASA if name == "yasa" else SLEEPECG
+    if has_folder(name) or name in BUILT_IN:  # first, so that no other package can replace them
+        name, _, folder = name.partition(":")
+        built_in = import_module(f"{__name__}.built_in")
+        stager: Stager = built_in.luna_pops(folder) if has_folder(name) else built_in.STAGERS[name]
+        return stager
     if (entry := _added().get(name)) is not None:
         return _load_entry(name, entry)
     known = stagers()

@@ -174,6 +174,8 @@ SLEEPECG = Stager(
 )
 
 
+STAGERS = {stager.name: stager for stager in (YASA, SLEEPECG)}
+
 # ---- POPS of Luna: gradient boosting on one EEG, with the model folder that the user names
 
 SCRIPT = "s2.ch1.txt"  # the Luna commands that prepare one EEG and call POPS; lunapi reads it by this name
