@@ -21,7 +21,9 @@ LARGEST_WHEEL = 1_500_000  # bytes
 BIN = "Scripts" if sys.platform == "win32" else "bin"
 DEVELOPMENT = {"bench", "docs", "fuzz", "test"}  # `make bench`, `docs`, `fuzz` and `test` use them
 
-TRAINING = """data = "features"
+TRAINING = """data = "cohort"
+dataset = "sleep-accel"
+recipe = "actigraphy"
 output = "model"
 backbone = "accusleep"
 profile = "human-actigraphy-2"
@@ -58,8 +60,9 @@ finally:
 """
 ONNX = """
 import json, numpy as np, onnx
-from pathlib import Path
-names = np.load(sorted(Path("features").glob("*.npz"))[0])["names"].tolist()
+import stageguard as sg
+from stageguard.datasets import recordings
+names = list(sg.features(next(iter(recordings("sleep-accel", "cohort"))), "actigraphy").names)
 shape = ["windows", "epochs", len(names)]
 graph = onnx.helper.make_graph(
     [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])],
@@ -93,11 +96,9 @@ WORK = {
     ],
     "recordings": [
         "stageguard simulate --modality actigraphy --subjects 3 --hours 1 --seed 1 -o cohort",
-        "stageguard quality cohort --dataset sleep-accel -o quality",
-        "stageguard features cohort --dataset sleep-accel --recipe actigraphy -o features",
     ],
     "torch": ["stageguard train train.toml --small"],
-    "onnx": [ONNX, "stageguard stage features --stager linear.onnx -o by-onnx"],
+    "onnx": [ONNX, "stageguard stage cohort --dataset sleep-accel --stager linear.onnx -o by-onnx"],
     "yasa": [
         "stageguard simulate --modality polysomnography --subjects 1 --hours 1 --seed 1 -o nights",
         "stageguard stage nights --dataset shhs --stager yasa -o by-yasa",

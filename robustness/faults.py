@@ -25,7 +25,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pyarrow.parquet
 
 import stageguard as sg
@@ -85,27 +84,11 @@ def features(folder: Path) -> None:
             folder / "cohort",
         ]
     )
-    run(
-        [
-            "features",
-            folder / "cohort",
-            "--dataset",
-            "sleep-accel",
-            "--recipe",
-            "actigraphy",
-            "-o",
-            folder / "features",
-        ]
-    )
     (folder / "config.toml").write_text(
-        f"data = {json.dumps(str(folder / 'features'))}\noutput = 'model'\nbackbone = 'accusleep'\n"
+        f"data = {json.dumps(str(folder / 'cohort'))}\ndataset = 'sleep-accel'\nrecipe = 'actigraphy'\n"
+        "output = 'model'\nbackbone = 'accusleep'\n"
         "profile = 'human-actigraphy-2'\npenalty_weight = 0.0\nsteps = 60\nevaluate_every = 5\n"
     )
-
-
-def rows(folder: Path) -> None:
-    density = sg.simulate_night("human-psg-5", hours=100, seed=1).density
-    np.savetxt(folder / "rows.txt", density.probabilities, delimiter=",", fmt="%.6f")
 
 
 CASES = {
@@ -262,50 +245,6 @@ def try_case(name: str, scratch: Path, rng: random.Random) -> list[str]:
     return [f"{name}: {line}" for line in wrong]
 
 
-def try_stream(scratch: Path, rng: random.Random, n_kills: int = 8) -> list[str]:
-    """Kill a stream; what it printed before and after must be what an unbroken one prints."""
-    folder = scratch / "stream"
-    folder.mkdir()
-    rows(folder)
-    lines = (folder / "rows.txt").read_bytes().splitlines(keepends=True)
-    arguments = ["stream", "-p", "human-psg-5", "--flickers", "--max-lag-seconds", "600"]
-    command = [*STAGEGUARD, *arguments, "--state", str(folder / "state"), "--finish"]
-    whole = subprocess.run(
-        [*STAGEGUARD, *arguments], input=b"".join(lines), capture_output=True, check=True
-    ).stdout
-    stages: dict[int, str] = {}
-    n_hits = 0
-    for kill in range(n_kills + 1):
-        done = 0
-        state = folder / "state"
-        if state.exists():
-            from stageguard.guard.stream import StreamingDecoder
-
-            done = StreamingDecoder.restore(state.read_bytes()).n_epochs
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
-        assert process.stdin is not None and process.stdout is not None
-        if kill < n_kills:
-            process.stdin.write(b"".join(lines[done : done + rng.randrange(200, 1000)]))
-            process.stdin.flush()
-            time.sleep(rng.uniform(0.3, 3))
-            n_hits += process.poll() is None
-            process.kill()
-            out = process.stdout.read()
-        else:
-            out, _ = process.communicate(b"".join(lines[done:]))
-        for line in out.decode().splitlines():
-            if line.count("\t") == 1:
-                epoch, stage = line.split("\t")
-                if stages.setdefault(int(epoch), stage) != stage:
-                    return [f"stream: epoch {epoch} was {stages[int(epoch)]}, then {stage}"]
-    text = "".join(f"{epoch}\t{stages[epoch]}\n" for epoch in sorted(stages))
-    wrong = [] if text == whole.decode() else ["stream: other stages than in one go"]
-    print(f"{'stream':12}{n_hits} of {n_kills} kills hit: {'; '.join(wrong) or 'as undisturbed'}", flush=True)
-    return wrong
-
-
 def try_review(scratch: Path, rng: random.Random, n_kills: int = 8, n_actions: int = 40) -> list[str]:
     """Kill a review server between and during actions; what was answered is there after the restart."""
     import httpx
@@ -450,10 +389,10 @@ def try_two(scratch: Path) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cases", nargs="*", help=f"of {', '.join(CASES)}, stream, review, disks; all without")
+    parser.add_argument("cases", nargs="*", help=f"of {', '.join(CASES)}, review, disks; all without")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the moments of the kills")
     given = parser.parse_args()
-    cases = given.cases or [*CASES, "stream", "review", "disks"]
+    cases = given.cases or [*CASES, "review", "disks"]
     rng = random.Random(given.seed)
     print(f"seed {given.seed}")
     wrong: list[str] = []
@@ -462,8 +401,6 @@ def main() -> int:
         for case in cases:
             if case in CASES:
                 wrong += try_case(case, scratch, rng)
-            elif case == "stream":
-                wrong += try_stream(scratch, rng)
             elif case == "review":
                 wrong += try_review(scratch, rng)
             else:

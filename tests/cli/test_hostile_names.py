@@ -44,7 +44,6 @@ def test_the_name_of_a_file_is_never_obeyed(run, tmp_path):
         ("convert", night, "--to", "npz"),
         ("posterior", night, *PROFILE),
         ("profiles", "show", OBEYED),
-        ("quality", night),
         ("data", "check", "shhs", tmp_path / OBEYED),
         (OBEYED,),
     ):
@@ -131,7 +130,6 @@ def test_names_that_differ_in_how_an_accent_is_written_share_no_output(run, tmp_
         ("consensus", "a\0b.csv", "{night}", "-o", "c\0d.csv"),
         ("posterior", "a\0b.csv", *PROFILE),
         ("intervals", "a\0b.csv", *PROFILE),
-        ("quality", "a\0b.edf"),
         ("fit", "a\0b", "--expert", "a\0b", "--base", "human-psg-5", "-o", "f.toml"),
         ("data", "check", "shhs", "a\0b"),
         ("simulate", "--output", "a\0b"),

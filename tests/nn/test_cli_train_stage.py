@@ -14,6 +14,7 @@ from feature_nights import cohort, feature_table, write_csv
 from messages import mentions
 from stageguard.formats.read import read_density
 from stageguard.nn.model import load_model
+from stageguard.nn.onnx import load_onnx
 
 CONFIG = """
 data = "features"
@@ -63,7 +64,7 @@ def model(place):
     return place / "trained"
 
 
-def test_train_writes_a_network_and_shows_the_parts_of_the_loss(run, place):
+def test_train_writes_a_network_and_shows_the_parts_of_the_loss(run, place, tmp_path):
     ran: Ran = run("train", place / "config.toml", "--small")
     assert ran.code == 0, ran.err
     lines = ran.err.splitlines()
@@ -74,9 +75,16 @@ def test_train_writes_a_network_and_shows_the_parts_of_the_loss(run, place):
     assert card["network"]["small"] is True
     again = error_line(run("train", place / "config.toml", "--small"))
     assert mentions(again, "already", "overwrite", "anew")
-    said = run("train", place / "config.toml", "--small", "--overwrite", "--json")
+    pytest.importorskip("onnx")
+    onnx = tmp_path / "model.onnx"
+    onnx.write_text("mine")
+    assert mentions(
+        error_line(run("train", place / "config.toml", "-o", tmp_path / "m", "--onnx", onnx)), "model.onnx"
+    )
+    assert onnx.read_text() == "mine"
+    said = run("train", place / "config.toml", "--small", "--overwrite", "--onnx", onnx, "--json")
     assert said.json["best_kappa"] > 0.5
-    assert said.err == ""
+    assert load_onnx(onnx).card == load_model(place / "model").card
 
 
 def test_stage_writes_densities_and_hypnograms_that_verify(run, place, model, tmp_path):

@@ -149,21 +149,9 @@ def test_a_network_that_cannot_be_exported_leaves_no_file(model, bad, words, tmp
     assert capsys.readouterr().out == ""
 
 
-def test_export_and_stage_from_the_command_line(run, model, tmp_path):
+def test_stage_by_a_file_from_the_command_line(run, model, tmp_path):
     save_model(model, tmp_path / "model")
-    output = tmp_path / "model.onnx"
-    ran = run("export", tmp_path / "model", "-o", output)
-    assert ran.code == 0, ran.err
-    assert mentions(ran.out, "accusleep", 4, "features", "W N R")
-    assert str(output) in ran.out.replace("\n", "")
-    assert mentions(error_line(run("export", tmp_path / "model", "-o", output)), "model.onnx", "--overwrite")
-    said = run("export", tmp_path / "model", "-o", output, "--overwrite", "--json").json
-    assert said == {
-        "output": str(output),
-        "bytes": output.stat().st_size,
-        "backbone": "accusleep",
-        "stages": ["W", "N", "R"],
-    }
+    output = export_onnx(model, tmp_path / "model.onnx")
     night = write_csv(tmp_path / "night.csv", feature_table(8), with_stage=False)
     for stager, place in ((tmp_path / "model", "by-torch"), (output, "by-onnx")):
         ran = run("stage", night, "--stager", stager, "-o", tmp_path / place)

@@ -18,7 +18,6 @@ from stageguard.version import __version__
 COMMANDS = {
     "Guard": {
         "decode": "Turn stage probabilities into plausible hypnograms.",
-        "stream": "Decode while the recording runs, from stdin.",
         "review": "Review decoded nights in the browser, and correct them.",
         "posterior": "How probable each stage is, and draws of whole nights.",
         "verify": "Check an output by decoding it again.",
@@ -37,10 +36,7 @@ COMMANDS = {
         "consensus": "Several experts' scorings of a night as one.",
     },
     "Recordings and networks": {
-        "quality": "How far each epoch of a recording can be trusted.",
-        "features": "Turn recordings into feature tables.",
         "train": "Train a network on feature tables.",
-        "export": "Write a trained network as one ONNX file.",
         "stage": "Stage recordings by a stager or a trained network, and guard them.",
         "study": "Train and test networks fold by fold: tables, figures.",
     },
@@ -54,8 +50,15 @@ COMMANDS = {
     "Help": {
         "demo": "Decode a synthetic night and show what changed.",
         "doctor": "Say what is installed, and whether it works.",
-        "completion": "Let bash, zsh or fish complete what is typed.",
     },
+}
+# Commands that went, and what took over.
+WENT = {
+    "completion": "_STAGEGUARD_COMPLETE=bash_source stageguard (or zsh_source, fish_source)",
+    "export": "stageguard train CONFIG.toml --onnx MODEL.onnx",
+    "features": "stageguard train with dataset and recipe in its configuration, or sg.features in Python",
+    "quality": "stageguard stage, or sg.signal_quality in Python",
+    "stream": "sg.StreamingDecoder in Python",
 }
 SHORT_HELP = {name: text for commands in COMMANDS.values() for name, text in commands.items()}
 HELP_WIDTH = 100  # longer lines are hard to read
@@ -80,6 +83,8 @@ class LazyGroup(Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that is called; a name that is nearly right is suggested."""
         name = args[0]
+        if name in WENT:
+            raise click.UsageError(f"`stageguard {name}` went: use {WENT[name]}.", ctx)
         if name not in SHORT_HELP and not name.startswith("-") and not ctx.resilient_parsing:
             raise click.NoSuchCommand(name, possibilities=SHORT_HELP, ctx=ctx)
         return super().resolve_command(ctx, args)

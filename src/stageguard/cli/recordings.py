@@ -9,25 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import click
 from click import UsageError
 
 from stageguard.cli import options as opt
 from stageguard.cli.command import option, packed
 from stageguard.datasets import dataset as described
 from stageguard.errors import InputError
-from stageguard.files import exists_error
 from stageguard.formats.recordings.read import SUFFIXES, read_recording
 from stageguard.night.recording import Recording
 from stageguard.storage import is_folder
 
-recordings_argument = click.argument(
-    "recordings",
-    nargs=-1,
-    required=True,
-    type=opt.PATH,
-    help="EDF, EDF+ or WFDB (.hea) files or folders of them; with --dataset the dataset's folder.",
-)
 channel_option = option(
     "--channel",
     metavar="ROLE=NAME",
@@ -39,15 +30,6 @@ dataset_option = option(
 )
 dataset_option_option = option(
     "--dataset-option", metavar="KEY=VALUE", multiple=True, help="An option of the dataset's. Repeat it."
-)
-scoring_option = option(
-    "--scoring",
-    metavar="FILE",
-    type=opt.PATH,
-    help="Expert scoring of the one recording, where it holds none.",
-)
-recording_jobs_option = option(
-    "--jobs", metavar="N", type=opt.COUNT, default=1, help="Recordings at a time; 0 means one per core."
 )
 
 
@@ -87,13 +69,6 @@ class Source:
         """Folder and name of the outputs."""
         return self.folder / self.id
 
-    def new_file(self, suffix: str, *, overwrite: bool) -> Path:
-        """Return the path of an output; refuse an existing one now, before the work."""
-        path = self.folder / (self.id + suffix)
-        if path.exists() and not overwrite:
-            raise exists_error(path)
-        return path
-
 
 def recording_files(folder: Path) -> list[Path]:
     """Return the recordings in a folder."""
@@ -113,7 +88,6 @@ class RecordingOptions:
     channels: Mapping[str, str]  # by role
     dataset: str | None
     dataset_options: Mapping[str, Any]
-    scoring: Path | None
 
     @classmethod
     def parsed(
@@ -121,15 +95,12 @@ class RecordingOptions:
         channel: tuple[str, ...],
         dataset: str | None,
         dataset_option: tuple[str, ...],
-        scoring: Path | None = None,
     ) -> RecordingOptions:
         """Return the options of a command line; refuse those that do not go together."""
         if dataset is None and dataset_option:
             raise UsageError("--dataset-option needs --dataset: say which dataset it is.")
-        if dataset is not None and scoring is not None:
-            raise UsageError("--scoring is for files; a dataset brings its own scorings.")
         channels = opt.parse_pairs(channel, "--channel", "a role and a channel's name, such as eeg=C4-M1")
-        return cls(channels, dataset, opt.parse_dataset_options(dataset_option, "--dataset-option"), scoring)
+        return cls(channels, dataset, opt.parse_dataset_options(dataset_option, "--dataset-option"))
 
     def find(
         self,
@@ -141,8 +112,6 @@ class RecordingOptions:
         if self.dataset is not None:
             return self._of_dataset(self.dataset, paths, output)
         files = [file for path in paths for file in (files_in(path) if is_folder(path) else [path])]
-        if self.scoring is not None and len(files) != 1:
-            raise UsageError("--scoring belongs to one recording: give the recordings one by one.")
         return [
             Source(str(file), file.stem, output or file.parent, partial(self._read_file, file), files=(file,))
             for file in files
@@ -167,21 +136,13 @@ class RecordingOptions:
         return sources
 
     def _read_file(self, path: Path) -> tuple[Recording, tuple[str, ...]]:
-        recording = read_recording(path, channels=self.channels or None, scoring=self.scoring)
+        recording = read_recording(path, channels=self.channels or None)
         return recording, recording.notes
 
     def _read_entry(self, entry: Any) -> tuple[Recording, tuple[str, ...]]:
         return entry.read().with_channels(self.channels), ()
 
 
-recording_options = packed(
-    "options",
-    RecordingOptions.parsed,
-    channel_option,
-    dataset_option,
-    dataset_option_option,
-    scoring_option,
-)
 staging_options = packed(
     "options", RecordingOptions.parsed, dataset_option, dataset_option_option, channel_option
 )

@@ -143,9 +143,7 @@ class Stager:
                 "signal has."
             )
         if np.isnan(density.probabilities[:, 0]).all():
-            raise InputError(
-                f"{self.name} returned no probabilities {of}. Look at the signals: stageguard quality."
-            )
+            raise InputError(f"{self.name} returned no probabilities {of}. Look at the signals.")
         return density
 
 

@@ -58,7 +58,7 @@ def run_yasa(recording: Recording) -> Hypnodensity:
     if not np.isfinite(rows).all():
         raise InputError(
             f"NaN returned for recording {recording.id!r}: a channel is flat or lost. Look at the "
-            "signals with `stageguard quality`, and choose others with --channel."
+            "signals, and choose others with --channel."
         )
     rows /= rows.sum(axis=1, keepdims=True)
     return Hypnodensity(

@@ -105,7 +105,7 @@ def stage(
     Examples
     --------
     stageguard stage psg.edf --stager yasa --output staged
-    stageguard stage tables --stager model --output networks --jobs 0
+    stageguard stage wrists --dataset sleep-accel --stager model.onnx --output networks
     """
     sleeper = {"age": age, "sex": sex}
     staging = StagingOptions(

@@ -13,6 +13,7 @@ import click
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.terminal import Console, error_text, print_error, print_json, progress_bar
+from stageguard.files import exists_error
 from stageguard.nn.data import dataset_tables, read_folder
 from stageguard.nn.options import TrainingConfig, read_config
 from stageguard.profile.profile import Profile, as_profile
@@ -33,20 +34,28 @@ if TYPE_CHECKING:
     type=opt.HERE,
     help="For the network. Default: what the file says.",
 )
+@option("--onnx", metavar="MODEL.onnx", type=opt.PATH, help="Also write the network as one ONNX file.")
 @option("--small", is_flag=True, help="The size for a computer without a GPU.")
 @option("--device", type=opt.DEVICE, help="Where to compute. Default: what the file says.")
 @opt.overwrite
 @opt.as_json
 def train(
-    config: Path, output: Path | None, small: bool, device: str | None, overwrite: bool, as_json: bool
+    config: Path,
+    output: Path | None,
+    onnx: Path | None,
+    small: bool,
+    device: str | None,
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Train a staging network on feature tables, or on the recordings of a dataset.
 
-    Writes model.safetensors, model.json and log.jsonl. An interrupted run goes on where it stopped.
+    Writes model.safetensors, model.json and log.jsonl. An interrupted run goes on where it stopped. The ONNX
+    file stages without torch.
 
     Examples
     --------
-    stageguard train config.toml --small
+    stageguard train config.toml --small --onnx model.onnx
     """
     from stageguard.nn.training import check_output, pick_device  # which loads torch
     from stageguard.nn.training import train as run
@@ -59,11 +68,18 @@ def train(
         options = replace(options, device=cast(Any, device))  # which click has checked
     pick_device(options.device)
     check_output(folder, overwrite=overwrite)  # before features are computed, which may take hours
+    if onnx is not None and onnx.exists() and not overwrite:
+        raise exists_error(onnx)
     tables = _tables(configured, as_profile(options.profile), config.parent, quiet=as_json)
     with collect_warnings() as warned, progress_bar("Training", quiet=as_json) as move_bar:
         watch = _watcher(move_bar, quiet=as_json)
         model = run(tables, options, folder, overwrite=overwrite, report=watch)
-    _print(model.card, folder, warned, as_json=as_json)
+    written = [folder / name for name in ("model.safetensors", "model.json", "log.jsonl")]
+    if onnx is not None:
+        from stageguard.nn.onnx import export_onnx
+
+        written.append(export_onnx(model, onnx, overwrite=overwrite))
+    _print(model.card, written, warned, as_json=as_json)
 
 
 def _tables(said: TrainingConfig, profile: Profile, folder: Path, *, quiet: bool) -> list[Features]:
@@ -109,11 +125,13 @@ def _watcher(move_bar: Callable[..., None] | None, *, quiet: bool) -> Callable[[
     return watch
 
 
-def _print(card: ModelCard, folder: Path, remarks: Sequence[str], *, as_json: bool) -> None:
+def _print(card: ModelCard, written: Sequence[Path], remarks: Sequence[str], *, as_json: bool) -> None:
     training = card.training
     if as_json:
         report = {key: value for key, value in training.items() if key != "options"}
-        print_json(report | {"output": str(folder), "temperature": card.temperature, "warnings": remarks})
+        print_json(
+            report | {"output": str(written[0].parent), "temperature": card.temperature, "warnings": remarks}
+        )
         return
     out = Console()
     out.print(
@@ -123,4 +141,4 @@ def _print(card: ModelCard, folder: Path, remarks: Sequence[str], *, as_json: bo
         f"{training['best_step']} of {training['stopped_at']}."
     )
     out.list("Warning", remarks)
-    out.list("Wrote", [folder / name for name in ("model.safetensors", "model.json", "log.jsonl")])
+    out.list("Wrote", written)
