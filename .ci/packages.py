@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 CONSTRAINTS = ROOT / "constraints.txt"
 LARGEST_WHEEL = 1_500_000  # bytes
 BIN = "Scripts" if sys.platform == "win32" else "bin"
-DEVELOPMENT = {"bench", "docs", "fuzz", "test"}  # `make bench`, `docs`, `fuzz` and `test` use them
+DEVELOPMENT = {"bench", "docs", "fuzz", "test"}  # for benches, the site, fuzzing and tests
 
 TRAINING = """data = "cohort"
 dataset = "sleep-accel"

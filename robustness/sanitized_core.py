@@ -1,6 +1,6 @@
 """A pytest plugin: the tests run on a compiled core that watches its own memory and arithmetic.
 
-`make fuzz` builds that core with AddressSanitizer and UBSan and names it in STAGEGUARD_SANITIZED.
+`.ci/sanitize` builds that core with AddressSanitizer and UBSan and names it in STAGEGUARD_SANITIZED.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ with warnings.catch_warnings():
 # A slow or busy machine is no reason to fail, and in CI a failure must be there again at the next run.
 hypothesis.settings.register_profile("local", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
-hypothesis.settings.register_profile("fuzz", deadline=None, max_examples=2000)  # `make fuzz`
+hypothesis.settings.register_profile("fuzz", deadline=None, max_examples=2000)  # `.ci/sanitize`
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 # `nohup make test` and `make test &` ignore signals, and so would every process that a test starts and stops.
