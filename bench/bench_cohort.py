@@ -22,13 +22,13 @@ from pathlib import Path
 
 import numpy as np
 from _common import Row, report
-from bench_reading import STAGES, table
 
 import stageguard as sg
 from stageguard.synthetic.night import simulate_night
 
 N_EPOCHS = 1_000
 PROFILE = "human-psg-5"
+STAGES = ("W", "N1", "N2", "N3", "R")
 N_SOURCES = 200  # different nights; more would only take longer to make up
 N_BESIDE = 1_000  # nights for the peers, whose time per night does not depend on how many there are
 PR_SET_CHILD_SUBREAPER = 36  # of Linux
@@ -67,7 +67,11 @@ def make(folder: Path, n_nights: int) -> float:
     texts = []
     for seed in range(min(n_nights, N_SOURCES)):
         density = simulate_night(PROFILE, hours=N_EPOCHS / 120, seed=seed).density
-        texts.append(table(density.probabilities, repr).encode())
+        rows = [
+            f"{30.0 * i},30.0,{','.join(map(repr, row))}"
+            for i, row in enumerate(density.probabilities.tolist())
+        ]
+        texts.append("\n".join([f"onset,duration,{','.join(STAGES)}", *rows, ""]).encode())
     folder.mkdir()
     for i in range(n_nights):
         (folder / f"night{i}.csv").write_bytes(texts[i % len(texts)])

@@ -5,9 +5,14 @@ Peers and yardsticks run in the same process and take turns with ours.
 
 from __future__ import annotations
 
+import os
+import resource
+import subprocess
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from _common import HUMAN, MOUSE, Row, night_of, profile_of, race, report
@@ -111,7 +116,37 @@ def lists() -> list[Row]:
     return rows
 
 
-PARTS = {part.__name__: part for part in (one_night, errors_all_night, long_recording, lists)}
+def one_command() -> list[Row]:
+    """Whole processes, beside `import numpy`: a night is read from CSV, decoded, written and printed."""
+    with TemporaryDirectory() as folder:
+        night = Path(folder, "night.csv")
+        sg.simulate_night(PROFILE, hours=8, seed=1).density.save(night)
+        stageguard = [sys.executable, "-m", "stageguard.cli"]
+        commands = {
+            "import numpy": [sys.executable, "-c", "import numpy"],
+            "stageguard --help": [*stageguard, "--help"],
+            "stageguard decode night.csv": [*stageguard, "decode", str(night), "-p", PROFILE, "--overwrite"],
+        }
+        rounds = [{name: cpu_seconds(command) for name, command in commands.items()} for _ in range(10)]
+    base, *others = commands
+    least = {name: min(seconds[name] for seconds in rounds) for name in commands}
+    rows = [
+        Row(f"{name} / {base}", least[name] / least[base], "x", 3.0 if "decode" in name else None)
+        for name in others
+    ]
+    return [Row(base, least[base], "s of CPU"), *rows]
+
+
+def cpu_seconds(command: Sequence[str]) -> float:
+    """Return the processor time of one process, whose byte code is kept as in any installed package."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+PARTS = {part.__name__: part for part in (one_night, errors_all_night, long_recording, lists, one_command)}
 
 
 def main(names: list[str]) -> None:

@@ -1,7 +1,7 @@
-"""Write results/<name>.md, results/missed.md and the rows that docs/bench.md shows. Measures nothing.
+"""Write the rows that docs/bench.md shows. Measures nothing.
 
 On the page, `<!-- rows: NAME: PART; PART -->` stands for the rows of one result whose name has one of the
-parts, or for all of them.
+parts, or for all of them, and `<!-- rows: missed -->` for the goals that were missed.
 """
 
 from __future__ import annotations
@@ -29,19 +29,6 @@ def lines(header: str, alignment: str, rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([header, alignment, *body]) + "\n"
 
 
-def whole(document: dict[str, Any]) -> str:
-    """Return one result as a page of its own, with the machine beneath."""
-    rows = [cells_of(Row(**row)) for row in document["rows"]]
-    m = document["machine"]
-    load = "" if m["load_average"] is None else f", load average {m['load_average']}"
-    table = lines("| | value | unit | goal | |", "|---|--:|---|--:|---|", rows)
-    return (
-        f"# {document['title']}\n\n{table}\n"
-        f"{m['processor']}, {m['cores']} cores, {m['system']}, Python {m['python']}, NumPy {m['numpy']}, "
-        f"stageguard {m['stageguard']} ({m['core']} core, {m['simd']}){load}.\n"
-    )
-
-
 def chosen(document: dict[str, Any], parts: Sequence[str]) -> str:
     """Return the rows whose name has one of the parts, or all rows."""
     names = [row["what"] for row in document["rows"]]
@@ -52,21 +39,18 @@ def chosen(document: dict[str, Any], parts: Sequence[str]) -> str:
 
 
 def missed(results: dict[str, dict[str, Any]]) -> str:
-    """Return the goals that were missed, of all results, as a page."""
+    """Return the goals that were missed, of all results."""
     rows = [cells_of(Row(**row)) for document in results.values() for row in document["rows"]]
     found = [cells for cells in rows if cells[-1].startswith("missed")]
-    return "# Goals that were missed\n\n" + lines(
-        "| | value | unit | goal | |", "|---|--:|---|--:|---|", found
-    )
+    return lines("| | value | unit | goal | |", "|---|--:|---|--:|---|", found)
 
 
 def main() -> None:
     results = documents()
-    for name, document in results.items():
-        (RESULTS / f"{name}.md").write_text(whole(document), "utf-8")
-    (RESULTS / "missed.md").write_text(missed(results), "utf-8")
 
     def table(match: re.Match[str]) -> str:
+        if match[2] == "missed":
+            return f"{match[1]}{missed(results)}{match[4]}"
         parts = match[3].split("; ") if match[3] else []
         return f"{match[1]}{chosen(results[match[2]], parts)}{match[4]}"
 
