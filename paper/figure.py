@@ -5,7 +5,6 @@ python paper/figure.py     writes paper/figure.png; needs the extra `plots`
 
 from __future__ import annotations
 
-import json
 import sys
 from hashlib import sha256
 from pathlib import Path
@@ -27,10 +26,11 @@ def ratios() -> dict[str, dict[str, list[float]]]:
     """Return the error of each task over argmax's, by group of stagers and method."""
     sys.path.insert(0, str(STUDY))
     try:
+        from kept import read
         from layout import error_ratio, is_added, of_group
     finally:
         sys.path.remove(str(STUDY))
-    tasks = json.loads((STUDY / "results.json").read_text("utf-8"))
+    tasks = read(STUDY / "results.json")
     held = {name: task for name, task in tasks.items() if not is_added(task)}
     return {
         group: {
@@ -43,7 +43,7 @@ def ratios() -> dict[str, dict[str, list[float]]]:
 
 def digest() -> str:
     """Return what tells these results from others, so that a test can see an old figure."""
-    return sha256((STUDY / "results.json").read_bytes().replace(b"\r\n", b"\n")).hexdigest()
+    return sha256((STUDY / "results.parquet").read_bytes()).hexdigest()
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Compare the paper's claims with the committed studies: writes docs/claims.md and, by study, studies/across.
+"""Compare the claims of the paper with the committed studies: writes docs/claims.md and build/studies/across.
 
 python studies/claims.py        after `cp FOLDER/results.* studies/results/NAME`
 """
@@ -42,7 +42,7 @@ from stageguard.study.tables import (
 )
 
 ROOT = Path(__file__).parents[1]
-RESULTS, ACROSS = ROOT / "studies" / "results", ROOT / "studies" / "across"
+RESULTS, ACROSS = ROOT / "studies" / "results", ROOT / "build" / "studies" / "across"
 PAGE, NUMBERS = ROOT / "docs" / "claims.md", "claims.md"  # numbers by study are in ACROSS
 REAL = ("sleep-edf", "sleep-edf-published", "sleep-edf-5", "dod-h", "sleep-accel", "sleep-accel-2", "slpdb")
 NAMES = (*REAL, "mouse-sim", "radar-sim")
@@ -757,7 +757,7 @@ def details(guard: Guard, studies: Mapping[str, Results]) -> str:
 INTRODUCTION = """# The paper's claims, and what our studies found
 
 {summary}
-The numbers of each study are in [studies/across](../studies/across/claims.md); `studies/claims.py` writes
+The numbers of each study are in `build/studies/across`, written by `make tables`; `studies/claims.py` writes
 both from `studies/results`.
 
 Networks learned for 300 steps (slpdb and simulated cohorts: 150) of 16 sequences of 100 epochs, and were
@@ -916,6 +916,7 @@ def main() -> None:
             f"Copy results.json and results.parquet of one to {RESULTS / NAMES[0]}."
         )
     PAGE.write_text(page(studies), "utf-8")
+    ACROSS.mkdir(parents=True, exist_ok=True)
     tables = across_tables(list(studies.values()))
     write_tables(tables, ACROSS, ("md", "csv"))
     (ACROSS / NUMBERS).write_text(numbers_page(studies), "utf-8")

@@ -1,6 +1,6 @@
 """Count what experts score: transitions, bouts and fragmentation, per cohort and stage scheme.
 
-Counts only. It fits nothing, and what it writes (``results.json``, ``results.md``) are pooled figures from
+Counts only. It fits nothing, and what it writes (``results.json``) are pooled figures from
 which no recording can be rebuilt.
 
 Usage: ``STAGEGUARD_DATA=/folder/of/real/data python count.py``; then ``python write_profiles.py``.
@@ -52,7 +52,6 @@ from pathlib import Path
 
 import numpy as np
 from cohorts import COHORTS, UNSCORED, Scoring, data_folder, main_sleep, read_all, read_sleep_edf
-from tables import markdown
 
 from stageguard.night.period import period_of
 from stageguard.night.quantities import indicators_of
@@ -112,12 +111,11 @@ PROFILES = {
 
 
 def main() -> None:
-    """Count everything and write both result files beside this script."""
+    """Count everything and write the results beside this script."""
     results = count_all(read_all(folder := data_folder()))
     results["windows"] = sleep_edf_windows(folder)
     (HERE / "results.json").write_text(compact_json(results), encoding="utf-8")
-    (HERE / "results.md").write_text(markdown(results), encoding="utf-8")
-    print(f"wrote {HERE / 'results.json'} and {HERE / 'results.md'}")
+    print(f"wrote {HERE / 'results.json'}; tables.py lays it out")
 
 
 def count_all(scorings: Sequence[Scoring]) -> dict:

@@ -5,11 +5,15 @@ Formatting only: every number comes from ``results.json`` and none is computed o
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+HERE = Path(__file__).parent
 
 
 def markdown(results: dict) -> str:
-    """Render the whole of ``results.md``."""
+    """Render the whole of ``results.md``, which the provenance of the profiles names."""
     parts = [
         "# What experts score\n\nWritten by `count.py`, whose docstring states every rule.\n"
         "FI = stage changes / adjacent scored pairs. "
@@ -238,3 +242,12 @@ def windows(cuts: dict) -> str:
     """Mean FI for each cut."""
     header = ["cut", "aasm5", "wnr3", "ws2"]
     return table(header, ([cut, *(f"{fi:.4f}" for fi in means.values())] for cut, means in cuts.items()))
+
+
+def main() -> None:
+    results = json.loads((HERE / "results.json").read_text(encoding="utf-8"))
+    (HERE / "results.md").write_text(markdown(results), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

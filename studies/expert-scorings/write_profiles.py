@@ -19,7 +19,7 @@ from toml_text import line, section
 
 HERE = Path(__file__).parent
 POSTERIOR = HERE.parent / "posterior" / "results.json"
-STREAMING = HERE.parent / "streaming" / "chosen.json"
+STREAMING = HERE.parent / "streaming" / "results.json"
 # no stager of a radar is at hand: those of heart and breathing stand for it
 MEASURED_AS = {"human-bioradar-3": "human-cardiorespiratory-3"}
 LABEL_SHARES = HERE.parent / "label-shares" / "results.json"

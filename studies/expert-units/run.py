@@ -148,7 +148,6 @@ def main() -> None:
         "The consensus flatters a network that learned from it, as the six may have: they come with this "
         "dataset (Guillot et al. 2020). The votes are of networks trained elsewhere.\n"
     )
-    (HERE / "results.md").write_text(words, encoding="utf-8")
     put(layout(found), ROOT / "docs" / "real-nights.md")
     put(short_layout(found), ROOT / "README.md")
     print(words)

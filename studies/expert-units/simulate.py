@@ -10,6 +10,7 @@ distance from the consensus of the four, until the ratio R over all nights is wh
 from __future__ import annotations
 
 import json
+import sys
 from itertools import combinations
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from stageguard.measures.grade import SMALL, graded_values, ratio_of_means, typi
 from stageguard.night.quantities import quantity_of
 
 HERE = Path(__file__).parent
+BUILD = HERE.parents[1] / "build" / "studies" / HERE.name
 STATISTICS = (
     *("tst_minutes", "se_percent", "sol_minutes", "rem_latency_minutes", "rem_latency_bout_minutes"),
     *("waso_minutes", "awakenings", "bouts"),
@@ -130,14 +132,21 @@ def main() -> None:
     }
     text = json.dumps({"n_draws": N_DRAWS, "n_nights": len(nights), "shares": shares}, indent=1)
     (HERE / "simulation.json").write_text(text + "\n", encoding="utf-8")
-    words = (
-        f"# How often verdicts err\n\nShare of cards in percent, the mean over {len(STATISTICS)} statistics "
-        f"and their range, by {N_DRAWS:,} draws from {len(nights)} nights. Cards of fewer than 25 people get "
-        "no verdict; the column of 10 shows why. Written by `simulate.py`.\n\n"
-    )
-    (HERE / "simulation.md").write_text(f"{words}{table(shares)}\n", encoding="utf-8")
     print(table(shares))
 
 
+def write_table(n_nights: int, shares: dict) -> None:
+    words = (
+        f"# How often verdicts err\n\nShare of cards in percent, the mean over {len(STATISTICS)} statistics "
+        f"and their range, by {N_DRAWS:,} draws from {n_nights} nights. Cards of fewer than 25 people get "
+        "no verdict; the column of 10 shows why. Written by `simulate.py`.\n\n"
+    )
+    BUILD.mkdir(parents=True, exist_ok=True)
+    (BUILD / "simulation.md").write_text(f"{words}{table(shares)}\n", encoding="utf-8")
+
+
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] != ["--table"]:
+        main()
+    kept = json.loads((HERE / "simulation.json").read_text("utf-8"))
+    write_table(kept["n_nights"], kept["shares"])

@@ -1,14 +1,14 @@
 """Draw the study: what each method does to kappa and to the errors of what studies report, task by task.
 
-python figure.py     writes figure.svg from results.json; needs nothing but the standard library
+python figure.py     writes docs/real-nights.svg
 """
 
 from __future__ import annotations
 
-import json
 from html import escape
 from pathlib import Path
 
+from kept import read
 from layout import error_ratio, figures, has_method, is_added, of_group, paired
 
 HERE = Path(__file__).parent
@@ -24,7 +24,7 @@ PANEL = (WIDTH - LEFT - GAP - 30) / 2
 
 
 def main() -> None:
-    every = json.loads((HERE / "results.json").read_text())
+    every = read(HERE / "results.json")
     held = {name: task for name, task in every.items() if not is_added(task)}
     names = [name for group in ("good", "neither", "flickering") for name in of_group(held, group)]
     shown = {n: [m for m in COLOURS if has_method(held[n], m)] for n in names}
@@ -54,7 +54,7 @@ def main() -> None:
     title = "errors of what studies report: left is better"
     parts += _panel(right, top, bottom, ratios, names, (0.5, 1.5), 0.25, 1.0, title, "{:.2f}")
     parts += [f'<text x="16" y="{bottom + 52}" fill="#444">{escape(_caption(held))}</text>', "</svg>"]
-    (HERE / "figure.svg").write_text("\n".join(parts) + "\n")
+    (HERE.parents[1] / "docs" / "real-nights.svg").write_text("\n".join(parts) + "\n")
 
 
 def _legend() -> list[str]:

@@ -32,7 +32,8 @@ from stageguard.measures.intervals import errors, half_width, reported
 from stageguard.night.hypnogram import UNSCORED
 
 FOLDER = Path(__file__).parent
-RESULTS, PAGE = FOLDER / "interval_coverage.json", FOLDER / "interval_coverage.md"
+RESULTS = FOLDER / "interval_coverage.json"
+PAGE = FOLDER.parents[1] / "build" / "studies" / FOLDER.name / "interval_coverage.md"
 N_PEOPLE = (10, 15, 20, 25)
 N_DRAWS = 8
 LEAST_JUDGED = 4  # people
@@ -52,6 +53,7 @@ def main() -> None:
             for task, own in nights.items():
                 for name, people in draws(task, own, number):
                     judge_once(task, own, people, f"{task.name} | {name}")
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
     PAGE.write_text(page(read(RESULTS)), "utf-8")
 
 

@@ -34,6 +34,7 @@ from tasks import Task, TaskNight, tasks, tasks_in_the_box, tasks_of_labels
 import stageguard as sg
 
 HERE = Path(__file__).parent
+BUILD = HERE.parents[1] / "build" / "studies" / HERE.name
 RESULTS = HERE / "results.json"
 TRANSFER = HERE / "transfer.json"  # by transfer.py
 LEARNING = HERE / "learning.json"  # by learning.py
@@ -144,12 +145,15 @@ def main() -> None:
     )
     parser.add_argument("--tables", action="store_true", help="lay the tables out anew, run nothing")
     said = parser.parse_args()
+    if said.tables:
+        write_all()
+        return
     part, n_parts = map(int, said.part.split("/"))
     every = [*tasks(), *tasks_in_the_box(), *tasks_of_labels()]
     chosen = [task for task in every if said.only in task.name][part - 1 :: n_parts]
     if said.unscored:
         run_unscored_again(chosen)
-    elif not said.tables:
+    else:
         run(chosen, said.again)
     write_all()
 
@@ -160,8 +164,9 @@ def write_all() -> None:
     held = in_order({name: task for name, task in every.items() if not is_added(task)})
     labelled = {name: task for name, task in every.items() if is_of_labels(task)}
     boxed = {name: task for name, task in every.items() if is_in_the_box(task)}
+    BUILD.mkdir(parents=True, exist_ok=True)
     goals = goals_table(held, labelled, pairs)
-    write_tables(held, goals, elsewhere.tables(held, pairs, draws, boxed, labelled), HERE / "results.md")
+    write_tables(held, goals, elsewhere.tables(held, pairs, draws, boxed, labelled), BUILD / "results.md")
     write_page(held, boxed, labelled)
 
 

@@ -1,6 +1,6 @@
 """Choose the rule for one night alone by leaving out cohorts, and stagers; lay the tables out.
 
-    python choose.py    reads results.json and simulated.json, writes results.md
+    python choose.py    reads results.json and simulated.json, lays the tables out
 
 Criterion, set before the run: errors over argmax's plus the distance of fragmentation from the experts' (the
 mean absolute log of FI over the expert's FI), averaged over tasks. A rule ships if it is better than the one
@@ -19,6 +19,7 @@ from candidates import AIMS, BOTH, KNOWN, TRIGGERS
 from layout import geometric, holm, table
 
 HERE = Path(__file__).parent
+BUILD = HERE.parents[1] / "build" / "studies" / HERE.name
 BEFORE = "before"
 SHIPPED = "typical 1.75, exponent 0.5"
 
@@ -166,7 +167,8 @@ def main() -> None:
             "## Simulated nights, staged by YASA\n",
             simulated_table(json.loads(simulated.read_text("utf-8"))),
         ]
-    (HERE / "results.md").write_text("\n".join(parts), "utf-8")
+    BUILD.mkdir(parents=True, exist_ok=True)
+    (BUILD / "results.md").write_text("\n".join(parts), "utf-8")
 
 
 def simulated_table(nights: Mapping[str, Mapping]) -> str:

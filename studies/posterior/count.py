@@ -1,7 +1,7 @@
 """Count how far stagers err alike all night, and how often 90 % intervals of draws hold an expert's value.
 
 For each profile, the numbers are chosen on all cohorts but one and judged on that one, in turn; what ships is
-chosen on all. Writes results.json, from which write_profiles.py takes the block, and results.md.
+chosen on all. Writes results.json, from which write_profiles.py takes the block.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lay results.json out as results.md."""
+"""Lay results.json out as tables."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).parent
+BUILD = HERE.parents[1] / "build" / "studies" / HERE.name
 LOWEST, HIGHEST, LOWEST_OF_STATISTIC, LEAST_AUROC = 0.85, 0.95, 0.80, 0.80
 SHORT = {
     "tst_minutes": "TST",
@@ -98,4 +99,5 @@ def text(results: Mapping) -> str:
 
 if __name__ == "__main__":
     results = json.loads((HERE / "results.json").read_text(encoding="utf-8"))
-    (HERE / "results.md").write_text(text(results), encoding="utf-8")
+    BUILD.mkdir(parents=True, exist_ok=True)
+    (BUILD / "results.md").write_text(text(results), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Lay results.json out as results.md, and as the table in docs/review.md."""
+"""Lay results.json out as tables, and as the table in docs/review.md."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).parent
+BUILD = HERE.parents[1] / "build" / "studies" / HERE.name
 BUDGETS = (0, 10, 20, 40)
 # Stagers whose nights were looked at while the method was chosen.
 CHOSEN_ON = ("Sleep-EDF, EEG boosting", "DOD-H, labels of DeepSleepNet")
@@ -271,6 +272,7 @@ IN_DOCS = re.compile(r"(?<=<!-- from studies/review-targets -->\n\n)(\|.*\n)+")
 
 if __name__ == "__main__":
     results = json.loads((HERE / "results.json").read_text(encoding="utf-8"))
-    (HERE / "results.md").write_text(text(results), encoding="utf-8")
+    BUILD.mkdir(parents=True, exist_ok=True)
+    (BUILD / "results.md").write_text(text(results), encoding="utf-8")
     page = DOCS.read_text(encoding="utf-8")
     DOCS.write_text(IN_DOCS.sub(f"{docs_table(results)}\n", page), encoding="utf-8")

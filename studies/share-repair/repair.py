@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).parent
+BUILD = HERE.parents[1] / "build" / "studies" / HERE.name
 sys.path.insert(0, str(HERE.parent / "guard-on-real-data"))
 
 import cohorts  # noqa: E402
@@ -188,7 +189,7 @@ COLUMNS = ("stagers", "repaired", "κ up / down", "by Holm", "κ, mean", "worst"
 
 
 def tables() -> None:
-    """Write the summary into the README, and every repaired stager into results.md."""
+    """Write the summary into the README, and every repaired stager into a page of its own."""
     held = read(RESULTS)
     two = {name: one for name, one in held.items() if ", 2 stages" in name}
     rows = []
@@ -207,7 +208,8 @@ def tables() -> None:
     after = after.partition(END)[2]
     summary = layout.table(["", *COLUMNS], rows)
     (HERE / "README.md").write_text(f"{before}{BEGIN}\n{summary}{END}{after}", "utf-8")
-    (HERE / "results.md").write_text(_every(held), "utf-8")
+    BUILD.mkdir(parents=True, exist_ok=True)
+    (BUILD / "results.md").write_text(_every(held), "utf-8")
 
 
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"

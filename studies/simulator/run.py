@@ -1,4 +1,4 @@
-"""Is a simulated cohort as hard to stage as the paper's data? Writes results.json and results.md.
+"""Is a simulated cohort as hard to stage as the paper's data? Writes results.json.
 
 For each modality a cohort of the paper's size is simulated. A gradient-boosting classifier that sees one
 epoch at a time (HistGradientBoostingClassifier of scikit-learn, 100 trees, features of that epoch alone) is
@@ -29,6 +29,7 @@ from stageguard.signals.modalities import MODALITIES
 from stageguard.synthetic import simulate_recording
 
 HERE = Path(__file__).parent
+BUILD = HERE.parents[1] / "build" / "studies" / HERE.name
 SEED = 2026
 N_FOLDS, N_TREES = 5, 100
 NO_CLOCK = {"elapsed": False, "time_of_day": "never"}
@@ -261,7 +262,8 @@ def save(**measured: dict[str, Any]) -> None:
     results = json.loads(path.read_text("utf-8")) if path.exists() else {}
     results |= measured
     path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    (HERE / "results.md").write_text(table(results), encoding="utf-8")
+    BUILD.mkdir(parents=True, exist_ok=True)
+    (BUILD / "results.md").write_text(table(results), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Choose the weights for streams of each profile from weights.json, also with every cohort left out.
 
-    python choose.py    writes chosen.json
+    python choose.py    writes results.json
 
 For an unknown stager: of the weights that harm no stager that does not flicker (errors up to 1.02 of
 argmax's, kappa down by .002 at most), that with the least errors over all stagers. For a stager that
@@ -18,7 +18,7 @@ import numpy as np
 from stagers_at_hand import HERE, layout, read
 from weights import RESULTS, WEIGHTS
 
-CHOSEN = HERE / "chosen.json"
+CHOSEN = HERE / "results.json"
 MOST_HARM, MOST_KAPPA_LOST = 1.02, 0.002
 AS_GOOD = 0.01
 Tasks = Sequence[Mapping]

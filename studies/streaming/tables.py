@@ -1,4 +1,4 @@
-"""Lay chosen.json and lags.json out as results.md, and the summary into docs/stream.md.
+"""Lay results.json and lags.json out as tables, and the summary into docs/stream.md.
 
 python tables.py
 """
@@ -15,6 +15,7 @@ from lags import RESULTS as BY_LAG
 from stagers_at_hand import HERE, layout, read
 from weights import RULE
 
+BUILD = HERE.parents[1] / "build" / "studies" / HERE.name
 PAGE = HERE.parents[1] / "docs" / "stream.md"
 GROUPS = {
     "good": "good",
@@ -164,7 +165,8 @@ def main() -> None:
             left_out(chosen),
         ]
     )
-    (HERE / "results.md").write_text(text, "utf-8")
+    BUILD.mkdir(parents=True, exist_ok=True)
+    (BUILD / "results.md").write_text(text, "utf-8")
     page = PAGE.read_text("utf-8")
     for name, made in {"by lag": by_lag(held, chosen), "by statistic": by_statistic(held)}.items():
         begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"

@@ -31,10 +31,6 @@ def test_p_is_that_of_scipy_without_ties(tables):
     assert tables.p_value(one, one) == 1.0
 
 
-def test_the_results_page_is_what_the_results_give(tables, results):
-    assert (STUDY / "results.md").read_text("utf-8") == tables.text(results)
-
-
 def test_the_table_of_the_docs_is_what_the_results_give(tables, results):
     (shown,) = tables.IN_DOCS.finditer(tables.DOCS.read_text("utf-8"))
     assert shown[0] == f"{tables.docs_table(results)}\n"
