@@ -27,6 +27,11 @@ class Ran:
     def json(self) -> Any:
         return json.loads(self.out)
 
+    @property
+    def lines(self) -> list[Any]:
+        """What a command printed as one line of JSON for each night."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
 
 class Runner:
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:

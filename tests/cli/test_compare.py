@@ -13,6 +13,7 @@ import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from messages import mentions
 from stageguard.formats.outputs import write_decoding
+from stageguard.measures.experts import soft_agreement
 from stageguard.synthetic.night import simulate_night
 
 PROFILE = "human-psg-5"
@@ -47,7 +48,7 @@ def test_agreement_of_a_night_counted_by_hand(run, tmp_path):
     other = write_stages(tmp_path / "other.txt", "WW122222RRWW")
     ran = run("compare", expert, other, "--json")
     assert ran.code == 0, ran.err
-    (report,) = ran.json
+    (report,) = ran.lines
     own = report["agreement"]["scored"]
     assert (own["n_epochs"], own["n_left_out"]) == (11, 1)
     assert own["accuracy"] == pytest.approx(10 / 11)
@@ -70,14 +71,14 @@ def test_agreement_of_a_night_counted_by_hand(run, tmp_path):
 def test_uncommon_transitions_are_found_at_their_place_or_nearby(run, tmp_path):
     expert = write_stages(tmp_path / "expert.txt", "2222WRRR22WRRRRR22WRRR222")
     other = write_stages(tmp_path / "other.txt", "2222WRRR22WWWRRR22222222R")
-    own = run("compare", expert, other, "--json").json[0]["agreement"]["scored"]
+    own = run("compare", expert, other, "--json").lines[0]["agreement"]["scored"]
     assert (own["pairs"], own["n_rare"]) == ([["W", "R"]], 3)
     assert (own["rare_recall_0"], own["rare_recall_2"]) == pytest.approx((1 / 3, 2 / 3))
     shown = run("compare", expert, other).out
     assert re.search(r"Uncommon transitions found, same epoch +1 of 3 \(0\.333\)", shown)
     assert re.search(r"Uncommon transitions found, ± 2 epochs +2 of 3 \(0\.667\)", shown)
     assert mentions(shown, "uncommon", "W")
-    named = run("compare", expert, other, "-p", PROFILE, "--json").json[0]["agreement"]["scored"]
+    named = run("compare", expert, other, "-p", PROFILE, "--json").lines[0]["agreement"]["scored"]
     assert [tuple(pair) for pair in named["pairs"]] == list(sg.Profile.load(PROFILE).tvr_pairs)
     merged = run("compare", expert, other, "-p", PROFILE, "--scheme", "wnr3", "--json")
     assert merged.code == 1  # five stages cannot be made of three
@@ -85,13 +86,13 @@ def test_uncommon_transitions_are_found_at_their_place_or_nearby(run, tmp_path):
 
 def test_what_decode_wrote_is_compared_before_and_after(run, night):
     ran = run("compare", night / "experts" / "n1.txt", night / "n1.hypnogram.tsv", "--json")
-    found = ran.json[0]["agreement"]
+    found = ran.lines[0]["agreement"]
     truth = simulate_night(PROFILE, hours=2.0, seed=1).expert.labels
     decoding = nights.decode(sg.read_density(night / "n1.csv"), PROFILE)
     assert found["argmax"]["accuracy"] == pytest.approx(np.mean(decoding.argmax == truth))
     assert found["guard"]["accuracy"] == pytest.approx(np.mean(decoding.hypnogram.labels == truth))
     assert found["guard"]["accuracy"] > found["argmax"]["accuracy"]
-    bare = run("compare", night / "experts" / "n1.txt", night / "n1.csv", "--json").json[0]["agreement"]
+    bare = run("compare", night / "experts" / "n1.txt", night / "n1.csv", "--json").lines[0]["agreement"]
     assert bare["argmax"]["confusion"] == found["argmax"]["confusion"]
 
 
@@ -100,7 +101,7 @@ def test_numbers_agree_with_scikit_learn(run, night):
     truth = simulate_night(PROFILE, hours=2.0, seed=2).expert.labels
     labels = nights.decode(sg.read_density(night / "n2.csv"), PROFILE).hypnogram.labels
     ran = run("compare", night / "experts", night / "n2.hypnogram.tsv", "--json")
-    own = ran.json[0]["agreement"]["guard"]
+    own = ran.lines[0]["agreement"]["guard"]
     present = sorted(set(truth) | set(labels))
     f1 = metrics.f1_score(truth, labels, labels=present, average=None)
     assert own["kappa"] == pytest.approx(metrics.cohen_kappa_score(truth, labels))
@@ -115,7 +116,7 @@ def test_a_folder_of_experts_is_matched_by_name_and_averaged(run, night):
     assert (ran.code, ran.err) == (0, "")
     assert "Agreement with 3 expert scorings" in ran.out
     found = [
-        report["agreement"]["guard"] for report in run("compare", night / "experts", *files, "--json").json
+        report["agreement"]["guard"] for report in run("compare", night / "experts", *files, "--json").lines
     ]
     kappas = [own["kappa"] for own in found]
     mean = f"{np.mean(kappas):.3f} ± {np.std(kappas, ddof=1):.3f}"
@@ -126,16 +127,16 @@ def test_a_folder_of_experts_is_matched_by_name_and_averaged(run, night):
     assert re.search(
         rf"± 2 epochs +\d+ of {n_rare} .* {n_found} of {n_rare} \({n_found / n_rare:.3f}\)", ran.out
     )
-    assert re.search(r"^n1\.hypnogram\.tsv +argmax +240 ", ran.out, re.MULTILINE)
+    assert re.search(r"^n1\.hypnogram\.tsv +stager +240 ", ran.out, re.MULTILINE)
 
 
 def test_schemes_are_brought_together(run, tmp_path):
     expert = write_stages(tmp_path / "expert.txt", "WW112233RRWR")
     other = write_stages(tmp_path / "other.txt", "WW222222RRWR", "W N N N R ?")
-    own = run("compare", expert, other, "--json").json[0]["agreement"]["scored"]
+    own = run("compare", expert, other, "--json").lines[0]["agreement"]["scored"]
     assert (own["stages"], own["accuracy"], own["n_rare"]) == (["W", "N", "R"], 1.0, 1)
     few = write_stages(tmp_path / "few.txt", "WWWWWWWWRRWR")
-    own = run("compare", expert, few, "--scheme", "aasm5", "--json").json[0]["agreement"]["scored"]
+    own = run("compare", expert, few, "--scheme", "aasm5", "--json").lines[0]["agreement"]["scored"]
     assert own["accuracy"] == pytest.approx(6 / 12)
     line = error_line(run("compare", expert, few))
     assert mentions(line, "aasm5", "wldr4", "wnr3", "--scheme", "aasm5")
@@ -198,7 +199,7 @@ def test_align_compares_the_time_both_scored(run, tmp_path):
         assert run("compare", expert, other).code == 1
         ran = run("compare", expert, other, "--align", "--json")
         assert ran.code == 0, ran.err
-        (found,) = ran.json
+        (found,) = ran.lines
         assert found["agreement"]["scored"]["n_epochs"] == 80
         assert found["agreement"]["scored"]["accuracy"] == 1.0
     assert "expert.edf: epochs 21 to 100 of 100 are kept" in run("compare", expert, shifted, "--align").out
@@ -220,12 +221,12 @@ def test_a_text_file_has_epochs_of_20_s_only_if_that_is_said(run, tmp_path):
         assert line.endswith("stageguard compare --align --expert-epoch-seconds SECONDS.")
     said = ("--expert-epoch-seconds", "20")
     assert mentions(error_line(run("compare", expert, night, *said)), "epochs", "last", "20 s", "30 s")
-    own = run("compare", expert, night, "--align", *said, "--json").json[0]["agreement"]["scored"]
+    own = run("compare", expert, night, "--align", *said, "--json").lines[0]["agreement"]["scored"]
     assert (own["n_epochs"], own["accuracy"]) == (360, 1.0)
     line = error_line(run("compare", night, expert, "--align"))
     assert mentions(line, "--epoch-seconds", "SECONDS")
     expert.write_text("\n".join(names[labels]) + "\n")
-    assert run("compare", expert, night, "--json").json[0]["agreement"]["scored"]["accuracy"] == 1.0
+    assert run("compare", expert, night, "--json").lines[0]["agreement"]["scored"]["accuracy"] == 1.0
 
 
 def test_epochs_as_many_as_the_experts_are_as_long_in_either_order(run, tmp_path):
@@ -236,4 +237,85 @@ def test_epochs_as_many_as_the_experts_are_as_long_in_either_order(run, tmp_path
     for names in (("c.tsv", "a.txt"), ("a.txt", "c.tsv")):
         ran = run("compare", *(tmp_path / name for name in names), "--json")
         assert (ran.code, ran.err) == (0, "")
-        assert ran.json[0]["agreement"]["scored"]["n_epochs"] == 600
+        assert ran.lines[0]["agreement"]["scored"]["n_epochs"] == 600
+
+
+GOOD = ["W", "W", "N1", "N2", "N2", "N2", "N3", "N3", "R", "R", "W", "N2", "N2", "R", "R", "W"] * 5
+
+
+@pytest.fixture
+def panel(run, tmp_path, monkeypatch):
+    """Three nights by three scorers who nearly agree, and one who scored something else."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    for scorer, rate in (("anna", 0.1), ("ben", 0.1), ("carl", 0.1), ("dora", 1.0)):
+        (tmp_path / scorer).mkdir()
+        for number in range(3):
+            changed = rng.random(len(GOOD)) < rate
+            stages = np.where(changed, rng.choice(["W", "N1", "N2", "N3", "R"], len(GOOD)), GOOD)
+            (tmp_path / scorer / f"n{number}.txt").write_text("\n".join(stages) + "\n")
+    return ["anna", "ben", "carl", "dora"]
+
+
+def merge(run, *files, to="merged.tsv"):
+    return run("compare", *files, "--consensus", to, "--overwrite")
+
+
+@pytest.mark.parametrize("method", ["soft-agreement", "majority"])
+def test_several_experts_become_one_scoring(run, panel, method):
+    files = [f"{scorer}/n0.txt" for scorer in panel]
+    assert merge(run, *files, "--method", method).code == 0
+    experts = [sg.read_hypnogram(path) for path in files]
+    labels = sg.consensus(experts, method=method).labels
+    assert np.array_equal(sg.read_hypnogram("merged.tsv").labels, labels)
+    (told,) = merge(run, *files, "--method", method, "--json").lines
+    assert told["n_unscored"] == np.count_nonzero(labels < 0)
+    soft = [scorer["soft_agreement"] for scorer in told["scorers"]]
+    assert soft == pytest.approx(soft_agreement(experts))
+    line = error_line(run("compare", *files, "--consensus", "merged.tsv"))
+    assert line.startswith("merged.tsv")
+    assert mentions(error_line(merge(run, files[0])), "scorings")
+
+
+def test_a_scorer_who_disagrees_with_all_is_named(run, panel):
+    files = [f"{scorer}/n0.txt" for scorer in panel]
+    assert mentions(merge(run, *files).out, "Disagrees with all", "dora/n0.txt")
+    told = merge(run, *files, "--json").lines[0]["scorers"]
+    assert [scorer["disagrees"] for scorer in told] == [False, False, False, True]
+    assert told[3]["kappa_with_others"] < 0.2 < told[0]["kappa_with_others"]
+    assert "Disagrees" not in merge(run, files[0], files[3]).out  # of two, none is the odd one
+
+
+def test_a_folder_for_each_scorer_gives_many_nights(run, panel, tmp_path):
+    (tmp_path / "anna" / "n9.txt").write_text("W\n")
+    ran = merge(run, *panel, to="out")
+    assert ran.code == 0, ran.err
+    assert mentions(ran.out, "4 scorers", "3 nights")
+    assert mentions(ran.out, "left", "n9")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["n0.tsv", "n1.tsv", "n2.tsv"]
+    assert merge(run, *(f"{scorer}/n1.txt" for scorer in panel), to="one.tsv").code == 0
+    assert (tmp_path / "one.tsv").read_text() == (tmp_path / "out" / "n1.tsv").read_text()
+    assert mentions(run("compare", *panel, "--consensus", "out").err, "n0.tsv")
+    found = run("compare", *panel, "--night", "anna", "--json").lines
+    assert [night["ok"] for night in found] == [True] * 3
+    assert found[0]["night"]["scorers"][0]["stager_kappa"] == 1.0
+
+
+def test_a_night_with_other_epochs_fails_and_the_others_go_on(run, panel, tmp_path):
+    (tmp_path / "ben" / "n1.txt").write_text("W\nN1\nR\nN3\n")
+    ran = merge(run, *panel, to="out")
+    assert ran.code == 1
+    assert mentions(ran.out, "2 nights")
+    assert mentions(" ".join(ran.err.split()), "n1.txt", 4, 80)
+
+
+def test_what_cannot_be_merged_is_one_line(run, panel, tmp_path):
+    for again in ("anna/n0.txt", tmp_path / "anna" / "n0.txt"):
+        assert merge(run, "anna/n0.txt", again).code == 2  # each scorer has one vote
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "b.txt").write_text("W\nN1\n")
+    assert mentions(error_line(merge(run, "anna", "other")), "anna has")
+    assert merge(run, "anna", "ben", "--night", "anna/n0.txt").code == 2
+    (tmp_path / "q.txt").write_text("?\n" * len(GOOD))
+    ran = merge(run, "anna/n0.txt", "ben/n0.txt", "--night", "q.txt", "--scheme", "aasm5")
+    assert "nan" not in ran.out and "n/a" in ran.out

@@ -56,7 +56,7 @@ COMMANDS = {
     "report": ("report", "n0.csv", "-p", PROFILE, "--expert", "expert/n0.tsv"),
     "report of a list": ("report", "list.tsv", "-p", PROFILE),
     "fit": ("fit", "n0.csv", "--expert", "expert", "--base", PROFILE, "-o", "made.toml"),
-    "consensus": ("consensus", "expert/n0.tsv", "other.tsv"),
+    "consensus": ("compare", "expert/n0.tsv", "other.tsv", "--consensus", "c.tsv", "--overwrite"),
 }
 
 

@@ -1,4 +1,4 @@
-"""`stageguard fit` and `stageguard consensus` on the command line."""
+"""`stageguard fit` on the command line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from messages import mentions
-from stageguard.measures.experts import soft_agreement
 from stageguard.synthetic.night import simulate_night
 
 BASE = "human-psg-3"
@@ -169,30 +168,6 @@ def test_experts_may_be_named_in_the_table(folder, run):
     ran = run("fit", *nights(folder), *options, "-o", "x.toml", "--json")
     assert ran.code == 0, ran.err
     assert ran.json["n_subjects"] == 6
-
-
-def test_consensus_is_written_and_read_again(folder, run):
-    ran = run("consensus", "experts/n1.txt", "seconds/n1.txt", "--night", "nights/n1.csv", "-o", "both.tsv")
-    assert ran.code == 0, ran.err
-    assert mentions(ran.out, 2, "240 epochs", "W", 0)
-    assert mentions(ran.out, "kappa", 2, "scorers")
-    panel = [sg.read_hypnogram(f"{place}/n1.txt", scheme="wnr3") for place in ("experts", "seconds")]
-    merged = sg.read_hypnogram("both.tsv", scheme="wnr3")
-    assert np.array_equal(merged.labels, sg.consensus(panel).labels)
-    assert error_line(run("consensus", "experts/n1.txt", "seconds/n1.txt", "-o", "both.tsv")).startswith(
-        "both.tsv"
-    )
-
-
-def test_consensus_by_majority_as_json(folder, run):
-    ran = run("consensus", "experts/n1.txt", "seconds/n1.txt", "--method", "majority", "--json")
-    report = ran.json
-    panel = [sg.read_hypnogram(f"{place}/n1.txt", scheme="wnr3") for place in ("experts", "seconds")]
-    assert report["n_unscored"] == int(np.sum(panel[0].labels != panel[1].labels)) > 0
-    soft = [own["soft_agreement"] for own in report["scorers"]]
-    assert soft == pytest.approx(soft_agreement(panel))
-    assert report["night"] is None
-    assert mentions(error_line(run("consensus", "experts/n1.txt")), "scorings")
 
 
 def test_a_fitted_profile_is_shown_with_its_table_and_decodes_a_report(folder, run):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from datetime import datetime
 from pathlib import Path
@@ -115,13 +114,13 @@ def test_no_command_writes_over_what_it_read(run, folder):
     sg.Profile.load(PROFILE).replace(name="own").save(own)
     expert, other = folder / "a" / "n1.txt", folder / "b" / "n1.txt"
     for place, *arguments in (
-        (other, "consensus", expert, other),
-        (folder / "n1.csv", "consensus", expert, other, "--night", folder / "n1.csv"),
-        (own, "report", folder / "n1.csv", "-p", own),
-        (own, "fit", folder / "n1.csv", folder / "n2.csv", "--expert", folder / "a", "--base", own),
+        (other, "compare", expert, other, "--consensus"),
+        (folder / "n1.csv", "compare", expert, other, "--night", folder / "n1.csv", "--consensus"),
+        (own, "report", folder / "n1.csv", "-p", own, "-o"),
+        (own, "fit", folder / "n1.csv", folder / "n2.csv", "--expert", folder / "a", "--base", own, "-o"),
     ):
         before = place.read_bytes()
-        line = error_line(run(*arguments, "-o", place, "--overwrite"))
+        line = error_line(run(*arguments, place, "--overwrite"))
         assert mentions(line, "cannot", place, place, "Choose")
         assert place.read_bytes() == before
 
@@ -139,10 +138,10 @@ def test_converted_nights_have_the_ids_and_the_starts_of_their_list(run, folder)
     assert set(read.column("id").to_pylist()) == {"anna", "ben"}
 
 
-@pytest.mark.parametrize("command", ["combine", "consensus"])
-def test_different_people_are_not_averaged(run, folder, command):
+@pytest.mark.parametrize(("command", "place"), [("combine", "-o"), ("compare", "--consensus")])
+def test_different_people_are_not_averaged(run, folder, command, place):
     path = sample_list(folder, "id probabilities scoring", "x n1.csv a/n1.txt", "y n2.csv a/n2.txt")
-    ran = run(command, path, "-o", folder / "out.csv")
+    ran = run(command, path, place, folder / "out.csv")
     assert ran.code == 2
     assert mentions(ran.err, "sample", "names different nights")
     assert not (folder / "out.csv").exists()
@@ -178,7 +177,7 @@ def test_what_was_left_out_is_said_for_one_night_and_beside_json(run, folder, co
     ran = run(*own, *(("-o", folder / "out2") if command in ("decode", "posterior") else ()),
               *(("--overwrite",) if command == "convert" else ()), "--json")  # fmt: skip
     assert ran.code == 0
-    assert ran.json
+    assert ran.out
     assert words in ran.err + ran.out
 
 
@@ -210,7 +209,7 @@ def test_a_night_is_called_the_same_in_every_format(name, expected):
 def test_converted_scorings_are_the_experts_of_their_nights(run, folder, to):
     ran = run("convert", folder / "a" / "n1.txt", "--to", to, "-o", folder / "out", "--json")
     assert ran.code == 0, ran.err
-    (report,) = run("compare", folder / "out", folder / "n1.csv", "--json").json
+    (report,) = run("compare", folder / "out", folder / "n1.csv", "--json").lines
     assert report["ok"], report
     assert report["agreement"]["argmax"]["n_epochs"] == 120
 
@@ -230,12 +229,12 @@ def test_an_unknown_format_is_said_once(run, folder):
     assert line.startswith("unknown format 'usleep-npi'.")
 
 
-@pytest.mark.parametrize("command", ["decode", "check", "report", "convert", "consensus", "combine"])
+@pytest.mark.parametrize("command", ["decode", "check", "report", "convert", "compare", "combine"])
 def test_a_pipe_is_refused_and_not_waited_for(run, folder, command):
     os.mkfifo(folder / "pipe.csv")
     own = {
         "convert": ("--to", "text"),
-        "consensus": (folder / "a" / "n1.txt",),
+        "compare": (folder / "a" / "n1.txt", "--consensus", folder / "out.tsv"),
         "combine": (folder / "n1.csv", "-o", folder / "out.csv"),
     }.get(command, ("-p", PROFILE))
     line = error_line(run(command, folder / "pipe.csv", *own))
@@ -292,7 +291,7 @@ def test_fit_and_consensus_take_folders_patterns_and_lists(run, folder):
             given[0].mkdir()
             for who in "ab":
                 (given[0] / f"{who}.txt").write_text((folder / who / "n1.txt").read_text())
-        report = json.loads(run("consensus", *given, "--json").out)
+        (report,) = run("compare", *given, "--consensus", folder / "c.tsv", "--overwrite", "--json").lines
         assert len(report["scorers"]) == 2
 
 

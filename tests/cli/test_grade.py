@@ -310,7 +310,7 @@ def test_a_copied_expert_and_the_stager_as_expert_are_refused_by_their_files(run
     shutil.copytree("scored/anna", "scored/zoe")
     line = error_line(run("grade", "decoded", "--expert", "scored"))
     assert mentions(line, "scored/anna/n0.txt and scored/zoe/n0.txt are one scoring")
-    line = error_line(run("consensus", "scored/anna/n0.txt", "scored/zoe/n0.txt"))
+    line = error_line(run("compare", "scored/anna/n0.txt", "scored/zoe/n0.txt", "--consensus", "c.tsv"))
     assert mentions(line, "scored/anna/n0.txt and scored/zoe/n0.txt are one scoring")
     shutil.rmtree("scored/zoe")
     shutil.copytree("decoded", "scored/zoe")

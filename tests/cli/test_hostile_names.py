@@ -127,7 +127,7 @@ def test_names_that_differ_in_how_an_accent_is_written_share_no_output(run, tmp_
         ("convert", "a\0b.csv", "--to", "npz"),
         ("convert", "{night}", "--to", "npz", "-o", "a\0b.npz"),
         ("combine", "a\0b.csv", "{night}", "-o", "c\0d.csv"),
-        ("consensus", "a\0b.csv", "{night}", "-o", "c\0d.csv"),
+        ("compare", "a\0b.csv", "{night}", "--consensus", "c\0d.csv"),
         ("posterior", "a\0b.csv", *PROFILE),
         ("intervals", "a\0b.csv", *PROFILE),
         ("fit", "a\0b", "--expert", "a\0b", "--base", "human-psg-5", "-o", "f.toml"),

@@ -76,7 +76,7 @@ def test_a_decoded_table_is_read_back_with_what_was_before(run, tmp_path, nights
         assert [row.split()[0] for row in rows[:1] + rows[2:5]] == ["night", "n0", "n1", "n2"]
         checked = run("check", tmp_path / name, "-p", PROFILE, "--json")
         assert [night["id"] for night in json.loads(checked.out)] == ["n0", "n1", "n2"]
-        compared = json.loads(run("compare", tmp_path / name, tmp_path / name, "--json").out)
+        compared = run("compare", tmp_path / name, tmp_path / name, "--json").lines
         assert all(night["agreement"]["guard"]["accuracy"] == 1.0 for night in compared)
         assert "\nn2 " in run("compare", tmp_path / name, tmp_path / name).out
         argmax = sg.agreement(

@@ -70,10 +70,12 @@ def test_errors_about_several_files_name_them(run, nights, tmp_path):
     assert mentions(line, "long.csv", 180, "n1.csv", 120)
     for name, n_epochs in (("a.txt", 30), ("b.txt", 29)):
         (tmp_path / name).write_text("W\nN1\n" * n_epochs)
-    line = error_line(run("consensus", tmp_path / "a.txt", tmp_path / "b.txt"))
-    assert mentions(line, "58 epochs", 60)
+    line = error_line(run("compare", tmp_path / "a.txt", tmp_path / "b.txt", "--consensus", tmp_path / "o"))
+    assert mentions(line, 58, 60)
     (tmp_path / "c.txt").write_text("W\nN9\n")
-    assert error_line(run("consensus", tmp_path / "a.txt", tmp_path / "c.txt")).startswith("c.txt: line 2")
+    assert error_line(
+        run("compare", tmp_path / "a.txt", tmp_path / "c.txt", "--consensus", tmp_path / "o")
+    ).startswith("c.txt: line 2")
 
 
 @pytest.mark.parametrize(

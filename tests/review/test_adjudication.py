@@ -354,18 +354,19 @@ def test_fit_takes_the_consensus_instead_of_the_two(tmp_path, scores):
 
 def test_consensus_takes_reviews(run, tmp_path, scores):
     journals = [tmp_path / f"night.{who}.review.jsonl" for who in TWO]
-    ran = run("consensus", *journals, "--json")
+    to = "--consensus", tmp_path / "merged.tsv"
+    ran = run("compare", *journals, *to, "--json")
     assert ran.code == 0, ran.err
-    told = json.loads(ran.out)
+    (told,) = ran.lines
     kappa = cohen_kappa_score(scores["anna"], scores["ben"])
     assert [one["kappa_with_others"] for one in told["scorers"]] == pytest.approx([kappa, kappa])
     session, review = adjudicate(tmp_path)
     decide_all(review)
     session.close()
-    ran = run("consensus", *journals, review.journal.path)
+    ran = run("compare", *journals, review.journal.path, *to)
     assert mentions(error_line(ran), "carl", "twice")
     score(tmp_path, "dora", [1] * 5)
-    ran = run("consensus", *journals, tmp_path / "night.dora.review.jsonl")
+    ran = run("compare", *journals, tmp_path / "night.dora.review.jsonl", *to)
     assert mentions(error_line(ran), "35 of 40")
 
 

@@ -201,7 +201,7 @@ def test_lights_that_decode_knew_are_known_to_the_next_command(run, nights):
 
 def test_scorings_of_the_list_are_the_experts(run, nights):
     path = sample_list(nights, "id probabilities scoring", "a nights/n1.csv experts/n1.txt")
-    report = run("compare", "--list", path, "--json").json[0]
+    report = run("compare", "--list", path, "--json").lines[0]
     expert = sg.read_hypnogram(nights / "experts" / "n1.txt")
     argmax = sg.read_density(nights / "nights" / "n1.csv").argmax
     assert report["agreement"]["argmax"]["accuracy"] == np.mean(argmax == expert.labels)
@@ -269,7 +269,7 @@ def test_stages_in_the_recordings_annotations_are_its_scoring(run, nights):
     path = sample_list(
         nights, "id probabilities edf", "a nights/n1.csv scored.edf", "b nights/n2.csv plain.edf"
     )
-    found = run("compare", path, "--json").json
+    found = run("compare", path, "--json").lines
     assert found[0]["ok"], found[0]
     assert found[0]["expert"].endswith("scored.edf")
     assert found[0]["agreement"]["argmax"]["n_epochs"] == 240
@@ -407,7 +407,7 @@ def test_any_bytes_are_a_typed_error_or_a_list(tmp_path_factory, data):
         assert "samples.tsv: " in str(error)
 
 
-@pytest.mark.parametrize("command", ["check", "stats", "compare", "report", "consensus", "fit"])
+@pytest.mark.parametrize("command", ["check", "stats", "compare", "report", "fit"])
 def test_numbered_scorings_are_read_as_told(run, nights, command, tmp_path):
     expert = sg.read_hypnogram(nights / "experts" / "n1.txt")
     for name, labels in (("first", expert.labels), ("second", np.roll(expert.labels, 1))):
@@ -418,7 +418,6 @@ def test_numbered_scorings_are_read_as_told(run, nights, command, tmp_path):
         "stats": (numbers,),
         "compare": (numbers, night),
         "report": (night, "-p", PROFILE, "--expert", numbers, "-o", tmp_path / "night.html"),
-        "consensus": (numbers, nights / "second.txt"),
         "fit": (numbers, "--base", PROFILE, "-o", tmp_path / "own.toml"),
     }[command]
     refused = run(command, *arguments)
@@ -428,7 +427,7 @@ def test_numbered_scorings_are_read_as_told(run, nights, command, tmp_path):
     assert ran.code == 0, ran.err
     if command == "compare":
         argmax = sg.read_density(night).argmax
-        assert ran.json[0]["agreement"]["argmax"]["accuracy"] == np.mean(argmax == expert.labels)
+        assert ran.lines[0]["agreement"]["argmax"]["accuracy"] == np.mean(argmax == expert.labels)
     unknown = run(command, *arguments, "--scoring-format", "numbers-yasaa")
     assert unknown.code == 1
     assert "Did you mean 'numbers-yasa'?" in unknown.err
@@ -443,4 +442,4 @@ def test_a_scoring_format_is_not_for_what_decode_wrote(run, nights):
         "--scoring-format", "numbers-yasa",
     )  # fmt: skip
     assert ran.code == 0, ran.err
-    assert set(ran.json[0]["agreement"]) == {"argmax", "guard"}
+    assert set(ran.lines[0]["agreement"]) == {"argmax", "guard"}

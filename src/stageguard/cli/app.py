@@ -26,14 +26,13 @@ COMMANDS = {
         "check": "Check hypnograms against the range of expert scoring.",
         "stats": "Sleep statistics of many nights, before and after, and of groups.",
         "intervals": "How far a night's sleep statistics may be off.",
-        "compare": "Agreement of hypnograms with an expert's.",
+        "compare": "Agreement of hypnograms with an expert's, and several experts as one.",
         "grade": "Which numbers of a stager are as good as an expert's.",
         "report": "One night as one HTML file.",
     },
     "Files": {
         "convert": "Convert between the formats of sleep tools.",
         "combine": "Several stagers' probabilities as one.",
-        "consensus": "Several experts' scorings of a night as one.",
     },
     "Recordings and networks": {
         "train": "Train a network on feature tables.",
@@ -55,6 +54,7 @@ COMMANDS = {
 # Commands that went, and what took over.
 WENT = {
     "completion": "_STAGEGUARD_COMPLETE=bash_source stageguard (or zsh_source, fish_source)",
+    "consensus": "stageguard compare A B C --consensus OUT",
     "export": "stageguard train CONFIG.toml --onnx MODEL.onnx",
     "features": "stageguard train with dataset and recipe in its configuration, or sg.features in Python",
     "quality": "stageguard stage, or sg.signal_quality in Python",

@@ -224,18 +224,18 @@ def print_json(value: Any) -> None:
     print(json_text(value))
 
 
-def json_text(value: Any) -> str:
-    """Return JSON that standard output can encode."""
+def json_text(value: Any, levels: int = 2) -> str:
+    """Return JSON that standard output can encode, with a line for each entry of the outer levels."""
     from stageguard.files import json_lines
     from stageguard.formats.outputs import plain
 
-    text = json_lines(plain(value), ensure_ascii=False)
+    text = json_lines(plain(value), ensure_ascii=False, levels=levels)
     if not text.replace("\n", "").isprintable():  # JSON escapes only some of what a terminal obeys
-        return json_lines(plain(value))
+        return json_lines(plain(value), levels=levels)
     try:
         text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
     except UnicodeEncodeError:
-        return json_lines(plain(value))
+        return json_lines(plain(value), levels=levels)
     return text
 
 

@@ -1,21 +1,23 @@
-"""`stageguard compare`: agreement with an expert."""
+"""`stageguard compare`: agreement with an expert, and several experts as one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import click
 import numpy as np
 from click import UsageError
 
-from stageguard.arrays import NAN
+from stageguard.arrays import NAN, Floats
 from stageguard.cli import options as opt
+from stageguard.cli.cohort_nights import listed_nights
 from stageguard.cli.command import command, option
-from stageguard.cli.outcomes import MOST_ROWS, finish, print_warnings, run_shown, short_names
+from stageguard.cli.outcomes import MOST_ROWS, end, first_few, run_shown, short_names
+from stageguard.cli.render import Answer, Table, numbers, print_line, words
 from stageguard.cli.scored_files import (
     Experts,
     ReadOptions,
@@ -23,34 +25,57 @@ from stageguard.cli.scored_files import (
     read_expert,
     read_night,
     read_options,
+    read_scored,
     refuse_guess,
     scored_reading_options,
 )
-from stageguard.cli.terminal import Console, naming_nights, one_line, with_names
-from stageguard.errors import InputError, warn
+from stageguard.cli.terminal import count, error_text, naming_nights, with_names
+from stageguard.errors import InputError, StageGuardError, warn
+from stageguard.files import make_folder, real_path, write_text_atomic
+from stageguard.formats.density import listed
 from stageguard.measures.agreement import Agreement, agreement, merged_pairs, swapped_words
+from stageguard.measures.experts import (
+    DISAGREES,
+    AmongExperts,
+    among_experts,
+    consensus,
+    disagreeing,
+    refuse_copies,
+    scorer_kappas,
+    soft_agreement,
+)
 from stageguard.night.align import align as align_nights
+from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile
-from stageguard.report.summary import shown
-from stageguard.runner.inputs import Input, is_sample_list, scoring_of
+from stageguard.review.journal import REVIEW_SUFFIX, read_journal
+from stageguard.review.scorings import read_reviewed
+from stageguard.runner.inputs import Input, find_inputs, is_sample_list, scoring_of
 from stageguard.runner.run import Outcome, collect_warnings, succeeded
+from stageguard.storage import is_folder
+
+Method = Literal["soft-agreement", "majority"]
+
+FEW = 4  # scorings that fit side by side
+TITLES = {"argmax": "stager", "guard": "guarded", "scored": "scored"}
+MAIN = {
+    "accuracy": "Accuracy",
+    "majority_accuracy": "Accuracy of the majority class",
+    "kappa": "Cohen's κ",
+    "macro_f1": "Macro F1",
+}
+RECALLS = {"rare_recall_0": "same epoch", "rare_recall_2": "± 2 epochs"}
 
 
 @command
 @click.argument(
-    "expert",
-    required=False,
-    type=opt.PATH,
-    help="The expert's hypnogram, or a folder with one for each night. Left out with --list.",
-)
-@click.argument(
-    "others",
-    metavar="OTHER",
+    "files",
+    metavar="EXPERT OTHER...",
     nargs=-1,
     type=opt.PATH,
-    help="What to compare with it: hypnograms or probabilities, folders of them, or quoted patterns.",
+    help="The expert's hypnogram, or a folder with one for each night; then hypnograms or probabilities, "
+    "folders of them, or quoted patterns. With --consensus: the experts.",
 )
 @opt.sample_list
 @option("--profile", "-p", metavar="NAME", help="Whose uncommon transitions to look for.")
@@ -65,67 +90,94 @@ from stageguard.runner.run import Outcome, collect_warnings, succeeded
     type=opt.SECONDS,
     help="Epoch length of the expert's file, where it does not say it and differs from the other.",
 )
+@option(
+    "--consensus",
+    "merged",
+    metavar="OUT",
+    type=opt.PATH,
+    help="Write the experts' scorings of a night as one .tsv; of a folder for each expert, a folder.",
+)
+@option(
+    "--method",
+    type=click.Choice(["soft-agreement", "majority"]),
+    default="soft-agreement",
+    help="Ties of a consensus go to the scorer most agree with, or by majority stay unscored.",
+)
+@option(
+    "--night",
+    metavar="FILE",
+    type=opt.PATH,
+    help="A stager's night, or a folder of nights, to place among the experts of a consensus.",
+)
 @scored_reading_options
+@opt.overwrite
 @opt.as_json
 def compare(
-    expert: Path | None,
-    others: tuple[Path, ...],
+    files: tuple[Path, ...],
     samples: Path | None,
     profile: str | None,
     align: bool,
     expert_epoch_seconds: float | None,
+    merged: Path | None,
+    method: Method,
+    night: Path | None,
     reading: ReadOptions,
+    overwrite: bool,
     as_json: bool,
 ) -> None:
     """Compare hypnograms with an expert's: accuracy, kappa, F1, confusion, uncommon transitions found.
 
-    Outputs of decode are compared before and after decoding. For reference, the accuracy of always naming the
-    expert's most frequent stage is shown beside each.
+    Outputs of decode are compared before and after decoding. With --consensus, all files are experts: their
+    scorings are merged, and the agreement of each with the others is shown.
 
     Examples
     --------
     stageguard compare expert.txt night.hypnogram.tsv
-    stageguard compare expert.txt night.hypnogram.tsv --align
+    stageguard compare expert.txt expert-2.txt --night night.csv --consensus consensus.tsv
     """
-    options = read_options(reading, profile=profile)
-    options = replace(options, expert_epoch_seconds=expert_epoch_seconds)
-    files = [*([] if expert is None else [expert]), *others]
-    if samples is None and files and is_sample_list(files[0]):
-        samples, files = files[0], files[1:]
-    if samples is None and len(files) < 2:
-        missing = "OTHER: name what to compare with it" if files else "EXPERT: name it, or a list (--list)"
-        raise UsageError(f"missing argument {missing}.")
-    experts = Experts(files.pop(0) if samples is None else None)
-    inputs = find_scored(files, samples, options)
+    options = replace(read_options(reading, profile=profile), expert_epoch_seconds=expert_epoch_seconds)
+    if merged is not None or night is not None:
+        compare_experts(files, night, merged, Merger(options, method, overwrite), as_json=as_json)
+        return
+    rest = list(files)
+    if samples is None and rest and is_sample_list(rest[0]):
+        samples = rest.pop(0)
+    if samples is None and len(rest) < 2:
+        raise UsageError("missing argument: name the EXPERT and what to compare with it, or a list (--list).")
+    experts = Experts(rest.pop(0) if samples is None else None)
+    inputs = find_scored(rest, samples, options)
     outcomes = run_shown(
-        lambda night: compare_night(night, experts, options, align=align),
+        lambda task: compare_night(task, experts, options, align=align),
         inputs.nights,
         "Comparing",
         quiet=as_json,
     )
     done = succeeded(outcomes)
+    if as_json:
+        for outcome in outcomes:
+            print_line(outcome.to_dict())
+    elif done:
+        agreement_answer(done).show()
     swapped = swapped_words([each.file for each in done], [each.result.pair for each in done])
-    finish(outcomes, _print_comparison, [*inputs.notes, *swapped], as_json=as_json)
+    end(outcomes, [*inputs.notes, *swapped], as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)
-class CompareResult:
+class Compared:
     """Agreement of each scoring of a night (argmax, guard or scored) with the expert's."""
 
     expert: Path
     agreement: dict[str, Agreement]
     notes: tuple[str, ...]
-    pair: tuple[Hypnogram, Hypnogram] | None = None  # the expert's scoring and the night's
+    pair: tuple[Hypnogram, Hypnogram]  # the expert's scoring and the night's
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, apart from paths and messages."""
-        by_kind = {kind: agreement.to_dict() for kind, agreement in self.agreement.items()}
+        by_kind = {kind: each.to_dict() for kind, each in self.agreement.items()}
         return {"expert": self.expert, "agreement": by_kind, "notes": self.notes}
 
 
-def compare_night(
-    night: Input, experts: Experts, options: ReadOptions, *, align: bool = False
-) -> CompareResult:
+def compare_night(night: Input, experts: Experts, options: ReadOptions, *, align: bool = False) -> Compared:
     """Compare one night's scorings with the expert's; with `align`, on the epochs that both have."""
     scored = read_night(night, options)
     path = scoring_of(night) or experts.path_for(night.id)
@@ -140,12 +192,11 @@ def compare_night(
     scorings = {kind: stages for kind, stages in kinds.items() if stages is not None}
     if align:
         expert, scorings = _aligned(expert, scorings, [path.name, night.path.name])
-    by_kind = {}
+    found = {}
     for kind, stages in scorings.items():
         coarser = min((expert.scheme, stages.scheme), key=lambda scheme: scheme.n_stages)
-        by_kind[kind] = agreement(expert, stages, pairs=uncommon_pairs(scored.profile, coarser))
-    pair = expert, next(reversed(scorings.values()))
-    return CompareResult(path, by_kind, scored.notes, pair)
+        found[kind] = agreement(expert, stages, pairs=uncommon_pairs(scored.profile, coarser))
+    return Compared(path, found, scored.notes, (expert, next(reversed(scorings.values()))))
 
 
 def _aligned(
@@ -155,8 +206,7 @@ def _aligned(
     names = [files[0]] + [files[1]] * len(given)
     with collect_warnings(), naming_nights(names):  # which number the nights
         aligned = align_nights(expert, *given.values(), epoch_seconds=expert.epoch_seconds)
-    notes = dict.fromkeys(with_names(note, names) for note in aligned.notes)
-    if notes:
+    if notes := dict.fromkeys(with_names(note, names) for note in aligned.notes):
         warn("; ".join(notes) + ".")
     expert, *cut = cast(tuple[Hypnogram, ...], aligned.nights)
     return expert, dict(zip(given, cut, strict=True))
@@ -169,124 +219,91 @@ def uncommon_pairs(profile: Profile | None, scheme: StageScheme) -> list[tuple[s
     return list(merged_pairs(profile, scheme))
 
 
-FEW = 4  # scorings that fit side by side
-# Titles of the main measures: in the table of a few scorings, and in the rows of many.
-MAIN = {
-    "accuracy": ("Accuracy", "accuracy"),
-    "majority_accuracy": ("Accuracy of the majority class", "majority"),
-    "kappa": ("Cohen's κ", "κ"),
-    "macro_f1": ("Macro F1", "macro F1"),
-}
-RECALLS = {"rare_recall_0": "same epoch", "rare_recall_2": "± 2 epochs"}
-
-
-@dataclass(frozen=True, slots=True)
-class Scoring:
-    """One scoring of one file, compared with the expert's: `kind` is argmax, guard or scored."""
-
-    name: str
-    kind: str
-    agreement: Agreement
-
-
-def _print_comparison(outcomes: Sequence[Outcome[CompareResult]], out: Console) -> None:
-    """Print all measures of a few scorings, or the main measures of many with their means."""
+def agreement_answer(done: Sequence[Outcome[Compared]]) -> Answer:
+    """Return all measures of a few scorings, or the main measures of many with their means."""
     scorings = [
-        Scoring(name, kind, result)
-        for name, outcome in zip(short_names(outcomes), outcomes, strict=True)
-        for kind, result in outcome.result.agreement.items()
+        (name, kind, found)
+        for name, outcome in zip(short_names(done), done, strict=True)
+        for kind, found in outcome.result.agreement.items()
     ]
-    agreements = [one.agreement for one in scorings]
-    experts = list(dict.fromkeys(outcome.result.expert for outcome in outcomes))
-    whose = one_line(experts[0]) if len(experts) == 1 else f"{len(experts)} expert scorings"
-    out.print(f"Agreement with {whose}, over the epochs both scored")
+    experts = dict.fromkeys(str(outcome.result.expert) for outcome in done)
+    whose = next(iter(experts)) if len(experts) == 1 else f"{len(experts)} expert scorings"
+    answer = Answer([f"Agreement with {whose}, on the epochs that both scored"])
     columns: dict[str, list[Agreement]] = {}
     if len(scorings) <= FEW:
-        several = len(scorings) > len(outcomes)
-        columns = {f"{one.kind} of {one.name}" if several else one.name: [one.agreement] for one in scorings}
-        counts = {"Epochs compared": [f"{one.n_epochs:,}" for one in agreements]}
-        if any(one.n_left_out for one in agreements):
-            counts["Epochs one of them left unscored"] = [f"{one.n_left_out:,}" for one in agreements]
-        _print_measures(columns, counts, out, names_majority=True)
-        for title, (one,) in columns.items():
-            _print_confusion(title, one, out)
+        for name, kind, found in scorings:
+            both = TITLES[kind] if len(done) == 1 else f"{TITLES[kind]}, {name}"
+            columns[both if len(scorings) > len(done) else name] = [found]
+        answer.tables = [_measures(columns), *(_confusion(title, each[0]) for title, each in columns.items())]
     else:
-        if len(outcomes) <= MOST_ROWS:
-            _print_rows(scorings, out)
-        for scoring in scorings:
-            columns.setdefault(scoring.kind, []).append(scoring.agreement)
-        out.heading("Mean ± standard deviation over the files")
-        _print_measures(columns, {"Files": [f"{len(each)}" for each in columns.values()]}, out)
-    _print_notes(outcomes, agreements, out)
-    print_warnings(outcomes, out)
-
-
-def _print_measures(
-    columns: Mapping[str, Sequence[Agreement]],
-    counts: Mapping[str, Sequence[str]],
-    out: Console,
-    *,
-    names_majority: bool = False,
-) -> None:
-    """Print a column per scoring, or per kind of scoring with means over files."""
-    rows: list[Sequence[object]] = [(title, *cells) for title, cells in counts.items()]
-    for key, (title, _) in MAIN.items():
-        means = [_mean([getattr(one, key) for one in each]) for each in columns.values()]
-        if key == "majority_accuracy" and names_majority:
-            stages = [each[0].majority_stage or "none" for each in columns.values()]
-            means = [f"{mean} ({stage})" for mean, stage in zip(means, stages, strict=True)]
-        rows.append((title, *means))
-    for stage in dict.fromkeys(stage for each in columns.values() for one in each for stage in one.f1):
-        means = [_mean([one.f1.get(stage, NAN) for one in each]) for each in columns.values()]
-        rows.append((f"F1 {stage}", *means))
-    for key, title in RECALLS.items():
-        recalls = [_recall(each, key) for each in columns.values()]
-        rows.append((f"Uncommon transitions found, {title}", *recalls))
-    out.table(("", *(f">{title}" for title in columns)), rows)
-
-
-def _print_confusion(name: str, own: Agreement, out: Console) -> None:
-    stages = own.scheme.names
-    out.heading(f"Epochs: expert (rows) by {name} (columns)")
-    rows = [
-        (stage, *row, shown(row[index] / sum(row) if sum(row) else NAN, 3))
-        for index, (stage, row) in enumerate(zip(stages, own.confusion.tolist(), strict=True))
-    ]
-    out.table(("", *(f">{stage}" for stage in stages), ">recall"), rows)
-
-
-def _print_rows(scorings: Sequence[Scoring], out: Console) -> None:
-    """Print one row per scoring."""
-    rows, last = [], ""
-    for one in scorings:
-        cells = [shown(getattr(one.agreement, key), 3) for key in MAIN]
-        for key in RECALLS:
-            n_found, n_rare = _counts([one.agreement], key)
-            cells.append(f"{n_found} of {n_rare}" if n_rare else "n/a")
-        rows.append((one.name if one.name != last else "", one.kind, one.agreement.n_epochs, *cells))
-        last = one.name
-    measures = (f">{short}" for _, short in MAIN.values())
-    out.table(("file", "stages", ">epochs", *measures, ">rare ± 0", ">rare ± 2"), rows)
-
-
-def _print_notes(
-    outcomes: Sequence[Outcome[CompareResult]], found: Sequence[Agreement], out: Console
-) -> None:
-    pairs = list(dict.fromkeys(f"{a}→{b}" for own in found for a, b in own.pairs))
+        for _, kind, found in scorings:
+            columns.setdefault(TITLES[kind], []).append(found)
+        answer.tables = [_rows(scorings)] if len(done) <= MOST_ROWS else []
+        answer.tables.append(_measures(columns, "Mean ± standard deviation over the files"))
+    all_found = [found for *_, found in scorings]
+    pairs = dict.fromkeys(f"{a}→{b}" for found in all_found for a, b in found.pairs)
     notes = [f"uncommon transitions are {', '.join(pairs)}"] if pairs else []
-    reasons = [f"{key}: {why}" for own in found for key, why in own.reasons.items() if key not in RECALLS]
-    read = [note for outcome in outcomes for note in outcome.notes]
-    out.list("Note", dict.fromkeys([*notes, *reasons, *read]))
+    notes += [
+        f"{key}: {why}" for found in all_found for key, why in found.reasons.items() if key not in RECALLS
+    ]
+    notes += [note for outcome in done for note in outcome.notes]
+    warnings = [text for outcome in done for text in outcome.warnings]
+    answer.remarks = {"Note": dict.fromkeys(notes), "Warning": first_few(warnings, "warning")}
+    return answer
 
 
-def _counts(own: Sequence[Agreement], key: str) -> tuple[int, int]:
-    """Return how many of the expert's uncommon transitions were found, and how many there are."""
-    with_any = [one for one in own if one.n_rare]
-    return sum(round(getattr(one, key) * one.n_rare) for one in with_any), sum(one.n_rare for one in with_any)
+def _measures(columns: Mapping[str, Sequence[Agreement]], title: str = "") -> Table:
+    """Return a column per scoring, or per kind of scoring with means over files."""
+    found = list(columns.values())
+    rows: dict[str, list[str]] = {}
+    if title:
+        rows["Files"] = [f"{len(each)}" for each in found]
+    else:
+        rows["Epochs compared"] = [f"{each[0].n_epochs:,}" for each in found]
+        if any(each[0].n_left_out for each in found):
+            rows["Epochs one of them left unscored"] = [f"{each[0].n_left_out:,}" for each in found]
+    for key, heading in MAIN.items():
+        rows[heading] = [_mean([getattr(one, key) for one in each]) for each in found]
+    if not title:
+        most = [each[0].majority_stage or "none" for each in found]
+        means = rows[MAIN["majority_accuracy"]]
+        rows[MAIN["majority_accuracy"]] = [f"{m} ({stage})" for m, stage in zip(means, most, strict=True)]
+    for stage in dict.fromkeys(stage for each in found for one in each for stage in one.f1):
+        rows[f"F1 {stage}"] = [_mean([one.f1.get(stage, NAN) for one in each]) for each in found]
+    for key, heading in RECALLS.items():
+        rows[f"Uncommon transitions found, {heading}"] = [_recall(each, key) for each in found]
+    cells = [(heading, *values) for heading, values in rows.items()]
+    return Table((*words(""), *numbers(*columns)), cells, title)
 
 
-def _recall(own: Sequence[Agreement], key: str) -> str:
-    n_found, n_rare = _counts(own, key)
+def _confusion(name: str, found: Agreement) -> Table:
+    stages = found.scheme.names
+    rows = [
+        (stage, *row, row[index] / sum(row) if sum(row) else NAN)
+        for index, (stage, row) in enumerate(zip(stages, found.confusion.tolist(), strict=True))
+    ]
+    columns = (*words(""), *numbers(*stages), *numbers("recall", digits=3))
+    return Table(columns, rows, f"Epochs: expert (rows) by {name} (columns)")
+
+
+def _rows(scorings: Sequence[tuple[str, str, Agreement]]) -> Table:
+    """Return one row per scoring."""
+    rows, last = [], ""
+    for name, kind, found in scorings:
+        measures = [float(getattr(found, key)) for key in MAIN]
+        recalls = [_recall([found], key).partition(" (")[0] for key in RECALLS]
+        rows.append((name if name != last else "", TITLES[kind], found.n_epochs, *measures, *recalls))
+        last = name
+    measured = numbers("accuracy", "majority", "κ", "macro F1", digits=3)
+    columns = (*words("file", "stages"), *numbers("epochs"), *measured, *numbers("rare ± 0", "rare ± 2"))
+    return Table(columns, rows)
+
+
+def _recall(found: Sequence[Agreement], key: str) -> str:
+    """Return how many of the expert's uncommon transitions were found."""
+    with_any = [each for each in found if each.n_rare]
+    n_rare = sum(each.n_rare for each in with_any)
+    n_found = sum(round(getattr(each, key) * each.n_rare) for each in with_any)
     return f"{n_found} of {n_rare} ({n_found / n_rare:.3f})" if n_rare else "n/a"
 
 
@@ -295,3 +312,215 @@ def _mean(values: Sequence[float]) -> str:
     if not len(known):
         return "n/a"
     return f"{known.mean():.3f}" + (f" ± {known.std(ddof=1):.3f}" if len(known) > 1 else "")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Merged:
+    """The consensus of a night, and how far its scorers agree."""
+
+    method: str
+    files: list[Path]
+    consensus: Hypnogram
+    soft: tuple[float, ...]  # soft agreement of each scorer with the others
+    kappas: Floats  # (n_scorers, n_scorers)
+    night: Path | None
+    stager: AmongExperts | None
+    output: Path | None
+
+    @property
+    def n_unscored(self) -> int:
+        """Epochs without a consensus."""
+        return int((self.consensus.labels < 0).sum())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types, apart from paths."""
+        odd, each = (
+            disagreeing(self.kappas),
+            zip(self.files, self.soft, with_others(self.kappas), strict=True),
+        )
+        return {
+            "method": self.method,
+            "stages": self.consensus.scheme.names,
+            "n_epochs": self.consensus.n_epochs,
+            "n_unscored": self.n_unscored,
+            "scorers": [
+                {"file": file, "soft_agreement": soft, "kappa_with_others": kappa, "disagrees": i in odd}
+                for i, (file, soft, kappa) in enumerate(each)
+            ],
+            "night": None if self.stager is None else {"file": self.night} | self.stager.to_dict(),
+            "output": self.output,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Merger:
+    """Reads the scorings of a night and merges them."""
+
+    options: ReadOptions
+    method: Method
+    overwrite: bool
+
+    def merge(self, files: list[Path], night: Path | None, output: Path | None) -> Merged:
+        """Return the consensus, compared with a stager and written if asked for."""
+        _refuse_adjudicated(files)
+        panel = [replace(self._read(path), scorer=path.stem) for path in files]
+        panel = _on_one_night(panel, files)
+        with naming_nights(list(map(str, files))):
+            refuse_copies(panel)
+        merged, compared = consensus(panel, self.method), None
+        if night is not None:
+            _, stager = _on_one_night([panel[0], self._read(night)], [files[0], night])
+            compared = among_experts(panel, stager)
+        if output is not None:
+            read = [*files, *((night,) if night is not None else ())]
+            write_text_atomic(output, _votes(merged, panel), overwrite=self.overwrite, spare=read)
+        agreed = soft_agreement(panel), scorer_kappas(panel)
+        return Merged(self.method, files, merged, *agreed, night, compared, output)
+
+    def _read(self, path: Path) -> Hypnogram:
+        """Read a scoring; errors name its file."""
+        try:
+            if path.name.endswith(REVIEW_SUFFIX):
+                return read_reviewed([path]).experts[0]
+            return read_scored(path, self.options).final
+        except StageGuardError as error:
+            raise InputError(error_text(error, path)) from None
+
+
+def compare_experts(
+    files: Sequence[Path], night: Path | None, output: Path | None, merger: Merger, *, as_json: bool
+) -> None:
+    """Merge the scorings of one night, or of the nights that a folder for each expert holds."""
+    seen: dict[Path, Path] = {}
+    for path in files:
+        if (first := seen.setdefault(real_path(path), path)) is not path:
+            raise UsageError(f"{str(first)!r} and {str(path)!r} are one file, expected each scorer once.")
+    are_folders = len(files) > 1 and all(is_folder(path) for path in files)
+    if are_folders:
+        panels, notes = _panels(files, night)
+        if output is not None:
+            make_folder(output)
+    else:
+        inputs = find_inputs(files, None, merger.options.wanted)
+        for scoring in inputs.nights:
+            scoring.refuse()
+            if scoring.is_listed:
+                raise UsageError("a sample list names different nights, expected scorings of one night.")
+        files = [scoring.path for scoring in inputs.nights]
+        panels, notes = {files[0].stem: (files, night)}, list(inputs.notes)
+
+    def work(task: Input) -> Merged:
+        scorings, by_stager = panels[task.id]
+        place = output if output is None or not are_folders else output / f"{task.id}.tsv"
+        return merger.merge(scorings, by_stager, place)
+
+    # errors name the scoring that they are about, and a task of one night has no file of its own
+    tasks = [Input(Path(files[0], name) if are_folders else Path(), name) for name in panels]
+    outcomes = run_shown(work, tasks, "Merging", quiet=as_json)
+    done = [outcome.result for outcome in succeeded(outcomes)]
+    if as_json:
+        for outcome in outcomes:
+            print_line(replace(outcome, file=str(panels[outcome.id][0][0])).to_dict())
+    elif done:
+        _experts_answer(done, list(map(str, files)), output).show()
+    end(outcomes, notes, as_json=as_json)
+
+
+Panels = dict[str, tuple[list[Path], Path | None]]  # the scorings of each night, and the stager's
+
+
+def _panels(folders: Sequence[Path], night: Path | None) -> tuple[Panels, list[str]]:
+    """Return the nights that are in every folder, matched by their names, and a remark on the others."""
+    if night is not None and not is_folder(night):
+        raise UsageError("--night is one file, expected a folder with a stager's nights, named like theirs.")
+    experts = [Experts(folder) for folder in folders]
+    stagers = None if night is None else Experts(night)
+    names = list(dict.fromkeys(name for each in experts for name in each.names))
+    panels: Panels = {}
+    for name in (name for name in names if all(name in each.names for each in experts)):
+        files = [path for each in experts if (path := each.path_for(name)) is not None]
+        by_stager = None if stagers is None else stagers.path_for(name)
+        if stagers is not None and by_stager is None:
+            raise InputError(f"no night of the stager is named {name!r}, expected one in {night}.")
+        panels[name] = files, by_stager
+    if not panels:
+        raise InputError(
+            f"no night is in every folder: {folders[0].name} has {listed(experts[0].names, 3)}, "
+            f"{folders[1].name} {listed(experts[1].names, 3)}. Expected the same names."
+        )
+    return panels, listed_nights("not in every folder, so left out", set(names) - set(panels))
+
+
+def with_others(kappas: Floats) -> list[float]:
+    """Return the mean kappa of each scorer with the others; NaN without one."""
+    return [mean_known(row) for row in kappas.tolist()]
+
+
+def mean_known(values: Iterable[float]) -> float:
+    """Return the mean of the values that are not NaN; NaN without any."""
+    known = [value for value in values if not isnan(value)]
+    return float(np.mean(known)) if known else NAN
+
+
+def _experts_answer(nights: Sequence[Merged], scorers: Sequence[str], output: Path | None) -> Answer:
+    """Return a row for each scorer, with means over the nights, and name those who disagree with all."""
+    stacked = np.array([night.kappas for night in nights])
+    kappas = np.apply_along_axis(mean_known, 0, stacked)
+    columns = {
+        "soft agreement": [mean_known(each) for each in zip(*(night.soft for night in nights), strict=True)],
+        "κ with others": with_others(kappas),
+    }
+    placed = [night.stager for night in nights if night.stager is not None]
+    if placed:
+        for title, key in (("stager's κ", "kappa"), ("stager's accuracy", "accuracy")):
+            each = zip(*(getattr(one, key) for one in placed), strict=True)
+            columns[title] = [mean_known(values) for values in each]
+    rows = list(zip(scorers, *columns.values(), strict=True))
+    one = nights[0]
+    about = f"{count(one.consensus.n_epochs, 'epoch')}, {one.n_unscored} unscored"
+    on = about if len(nights) == 1 else count(len(nights), "night")
+    odd = [f"{scorers[i]} (κ {columns['κ with others'][i]:.2f})" for i in disagreeing(kappas)]
+    rule = f"more than {DISAGREES:g} below that of the others with one another. Look, or leave it out."
+    return Answer(
+        [f"Consensus of {len(scorers)} scorers ({one.method}) on {on}"],
+        [Table((*words("scorer"), *numbers(*columns, digits=3)), rows)],
+        remarks={
+            "Disagrees with all": [f"{', '.join(odd)}: {rule}"] if odd else [],
+            "Stager": [str(each) for each in placed] if len(nights) == 1 else [],
+            "Wrote": [] if output is None else [output],
+        },
+    )
+
+
+def _on_one_night(panel: list[Hypnogram], files: Sequence[Path]) -> list[Hypnogram]:
+    """Return scorings on the epochs of the first; errors name the files."""
+    matched = []
+    for scoring, path in zip(panel, files, strict=True):
+        with naming_nights([path.name, files[0].name]):
+            matched.append(on_epochs_of(panel[0], scoring))
+    return matched
+
+
+def _refuse_adjudicated(files: Sequence[Path]) -> None:
+    """Refuse an adjudication beside the reviews that it decided between: they would count twice."""
+    reviews = [path for path in files if path.name.endswith(REVIEW_SUFFIX) and path.is_file()]
+    journals = {path: read_journal(path) for path in reviews}
+    for path, journal in journals.items():
+        decided = journal.head.get("begun") if not journal.is_adjudication else None
+        for other in journals.values():
+            if decided is not None and decided in [place["begun"] for place in other.adjudicated]:
+                raise InputError(
+                    f"{other.path.name} decides between {path.name} and another review, so that both would "
+                    "count twice. Leave the adjudication out."
+                )
+
+
+def _votes(merged: Hypnogram, panel: Sequence[Hypnogram]) -> str:
+    """Return the consensus as a table that every command reads, with the votes for each stage."""
+    labels = np.array([scoring.merge(merged.scheme).labels for scoring in panel])
+    n_for = ((labels == merged.labels) & (merged.labels >= 0)).sum(axis=0).tolist()
+    n_scored = (labels >= 0).sum(axis=0).tolist()
+    onsets = (merged.offset_seconds + np.arange(merged.n_epochs) * merged.epoch_seconds).tolist()
+    lengths = [merged.epoch_seconds] * merged.n_epochs
+    rows = list(zip(onsets, lengths, merged.stages.tolist(), n_for, n_scored, strict=True))
+    return Table(words("onset", "duration", "stage", "votes", "scorers"), rows).text(".tsv")
