@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -12,7 +11,7 @@ import stageguard as sg
 from messages import each_mentions, mentions, naming
 from recording_files import START, channel, nsrr_xml, profusion_xml, runs, write_edf, write_edf_hypnogram
 from stageguard.errors import FileFormatError, InputError, StageGuardWarning
-from stageguard.formats.recordings.read import PlacedScoring, crop_recording, lay_over
+from stageguard.formats.recordings.read import crop_recording, lay_over
 from stageguard.formats.recordings.roles import guess_roles
 from stageguard.night.recording import Recording, Series, Signal
 from stageguard.night.stages import AASM5
@@ -74,11 +73,8 @@ def test_labels_that_mean_no_role(label):
     assert guess_roles({label: ("", 100.0)}) == {}
 
 
-def test_a_unit_that_does_not_fit_is_no_role():
+def test_unit_and_rate_tell_the_role_too():
     assert guess_roles({"EEG": ("%", 1.0), "C4": ("mV", 100.0)}) == {"eeg": "C4"}
-
-
-def test_a_slow_emg_is_an_envelope():
     assert guess_roles({"EMG submental": ("uV", 1.0)}) == {"emg_envelope": "EMG submental"}
 
 
@@ -89,11 +85,48 @@ def test_channels_by_role_and_the_others_by_label(tmp_path):
     assert recording.channel("emg").name == "Chin"
     assert (recording.id, recording.subject, recording.source) == ("night", "night", "night.edf")
     assert (recording.start, recording.seconds) == (START, SECONDS)
+    assert each_mentions(recording.notes, ("EEG", "C4-M1", "Chin"), ("'night'",))
 
 
-def test_what_was_guessed_is_told(tmp_path):
-    read = sg.read_recording(psg(tmp_path, "EEG C4-M1", "E1", "Snore"))
-    assert each_mentions(read.notes, ("EEG", "C4-M1", "E1"), ("'night'",))
+def test_the_sleeper_and_the_simulator(tmp_path):
+    path = psg(tmp_path, "EEG", patient="P-7 F 04-MAR-1981 X", annotations=[])
+    read = sg.read_recording(path)
+    assert (read.subject, read.covariates["age"], read.is_synthetic) == ("P-7", 40, False)
+    (tmp_path / "synthetic.json").write_text("{}")
+    read = sg.read_recording(path, subject="anna")
+    assert (read.subject, read.is_synthetic) == ("anna", True)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("night.edf", {"channels": {"emg": "Chinn"}}, ("night.edf", "'Chinn'", "'emg'", "C4", "'Chin'")),
+        ("night.edf", {"channels": {"eeg": "C4-M1"}}, ("'C4'", "8 Hz", "'M1'", "4 Hz", "night.edf")),
+        ("night.edf", {"units": {"C4": "mV"}}, ("'C4'", "night.edf", "uV", "units='mV'")),
+        ("night.edf", {"channels": {"emg": "Spoilt"}}, ("night.edf", "'Spoilt'", "damaged")),
+        ("night.edf", {"scoring": "away.edf"}, ("away.edf", 2021, "overlap")),
+        ("short.edf", {"scoring": "h.edf"}, ("lasts", "20 s", "30 s")),
+        ("spoilt.edf", {}, ("spoilt.edf", "'Spoilt'")),
+        ("notes.txt", {}, ("notes.txt", "begins with 'nothing'", "EDF")),
+        ("empty.edf", {}, ("empty.edf", "0 bytes")),
+        (".", {}, ("is a folder", "recording")),
+        ("none.edf", {}, ("none.edf", "No such file")),
+    ],
+)
+def test_what_is_refused(tmp_path, monkeypatch, name, options, expected):
+    monkeypatch.chdir(tmp_path)
+    spoilt = channel("Spoilt", 60, 8, physical=(1, 1))
+    write_edf(
+        tmp_path / "night.edf", [channel("C4", 60, 8), channel("M1", 60, 4), channel("Chin", 60), spoilt]
+    )
+    write_edf(tmp_path / "spoilt.edf", [spoilt])
+    psg(tmp_path, "EEG", name="short.edf", seconds=20)
+    write_edf_hypnogram(tmp_path / "h.edf", NIGHT)
+    write_edf_hypnogram(tmp_path / "away.edf", NIGHT, start=START + timedelta(days=1, hours=3))
+    (tmp_path / "notes.txt").write_text("nothing")
+    (tmp_path / "empty.edf").touch()
+    with pytest.raises((InputError, FileFormatError, FileNotFoundError), match=naming(*expected)):
+        sg.read_recording(tmp_path / name, **options)
 
 
 def test_channels_by_hand(tmp_path):
@@ -107,28 +140,6 @@ def test_channels_by_hand(tmp_path):
     assert "X1" not in recording.signals
 
 
-def test_a_channel_that_is_not_there(tmp_path):
-    with pytest.raises(InputError) as error:
-        sg.read_recording(psg(tmp_path, "EEG C4-M1", "Chin"), channels={"emg": "Chinn"})
-    assert mentions(str(error.value), "night.edf", "'Chinn'", "'emg'", "EEG", "C4-M1", "'Chin'")
-
-
-def test_channels_that_cannot_be_subtracted(tmp_path):
-    path = write_edf(tmp_path / "night.edf", [channel("C4", 60, 8), channel("M1", 60, 4)])
-    with pytest.raises(InputError, match=naming("'C4'", "8 Hz", "'M1'", "4 Hz", "night.edf")):
-        sg.read_recording(path, channels={"eeg": "C4-M1"})
-
-
-def test_a_spoilt_channel_is_named_when_asked_for(tmp_path):
-    path = write_edf(tmp_path / "night.edf", [channel("C4", 60, 8), channel("Chin", 60, 8, physical=(1, 1))])
-    assert list(sg.read_recording(path).signals) == ["eeg"]
-    with pytest.raises(FileFormatError, match=naming("'Chin'", "damaged")):
-        sg.read_recording(path, channels={"emg": "Chin"})
-    path = write_edf(tmp_path / "bad.edf", [channel("Chin", 60, 8, physical=(1, 1))])
-    with pytest.raises(FileFormatError, match=naming("bad.edf", "'Chin'")):
-        sg.read_recording(path)
-
-
 def test_units_that_are_not_given(tmp_path):
     blank = [channel("EEG", 60, 8, unit=""), channel("SaO2", 60, 1, unit=""), channel("H.R.", 60, 1, unit="")]
     path = write_edf(tmp_path / "night.edf", blank)
@@ -139,44 +150,6 @@ def test_units_that_are_not_given(tmp_path):
     eeg = sg.read_recording(path, units={"eeg": "mV"}).channel("eeg")
     np.testing.assert_allclose(eeg.read(), blank[0].values * 1000, atol=1e-6)
     assert eeg.unit == "uV"
-
-
-def test_a_unit_of_the_file_is_not_overruled(tmp_path):
-    with pytest.raises(InputError, match=naming("'EEG'", "night.edf", "units='mV'")):
-        sg.read_recording(psg(tmp_path, "EEG"), units={"EEG": "mV"})
-
-
-def test_subject_by_hand_or_from_the_header(tmp_path):
-    path = psg(tmp_path, "EEG", patient="P-7 F 04-MAR-1981 X", annotations=[])
-    assert sg.read_recording(path).subject == "P-7"
-    assert sg.read_recording(path, subject="anna").subject == "anna"
-    assert sg.read_recording(path).covariates["age"] == 40
-
-
-def test_other_files_are_refused(tmp_path):
-    (tmp_path / "notes.txt").write_text("nothing")
-    with pytest.raises(FileFormatError, match=r"^notes.txt: begins with 'nothing', expected EDF or EDF\+"):
-        sg.read_recording(tmp_path / "notes.txt")
-    with pytest.raises(FileFormatError, match=naming("is a folder", "recording")):
-        sg.read_recording(tmp_path)
-    (tmp_path / "empty.edf").touch()
-    with pytest.raises(FileFormatError, match=r"^empty.edf: is empty \(0 bytes\)"):
-        sg.read_recording(tmp_path / "empty.edf")
-    with pytest.raises(FileNotFoundError):
-        sg.read_recording(tmp_path / "none.edf")
-
-
-def test_a_recording_can_be_sent_to_another_process(tmp_path):
-    recording = sg.read_recording(psg(tmp_path, "C4", "M1"), channels={"eeg": "C4-M1"})
-    copy = pickle.loads(pickle.dumps(recording.channel("eeg")))
-    np.testing.assert_array_equal(copy.read(), recording.channel("eeg").read())
-
-
-def test_a_simulated_cohort_is_marked(tmp_path):
-    path = psg(tmp_path, "EEG")
-    assert not sg.read_recording(path).is_synthetic
-    (tmp_path / "synthetic.json").write_text("{}")
-    assert sg.read_recording(path).is_synthetic
 
 
 # ---- scorings
@@ -236,6 +209,9 @@ def test_a_scoring_that_begins_before_the_recording(tmp_path):
     scoring = write_edf_hypnogram(tmp_path / "h.edf", ["?", *NIGHT], start=START - timedelta(seconds=30))
     recording = sg.read_recording(psg(tmp_path, "EEG"), scoring=scoring)
     assert recording.scorings["expert"].stages.tolist() == NIGHT
+    (tmp_path / "h.xml").write_text(nsrr_xml(NIGHT[:4]))
+    night = sg.read_recording(psg(tmp_path, "EEG"), scoring=tmp_path / "h.xml").scorings["expert"]
+    assert night.stages.tolist() == [*NIGHT[:4], "?", "?"]
 
 
 def test_epochs_between_samples_cut_the_recording(tmp_path):
@@ -259,19 +235,6 @@ def test_dates_that_were_removed_do_not_matter(tmp_path):
     assert sg.read_recording(psg(tmp_path, "EEG"), scoring=bare).scorings["expert"].stages.tolist() == NIGHT
 
 
-def test_another_nights_scoring_is_refused(tmp_path):
-    scoring = write_edf_hypnogram(tmp_path / "h.edf", NIGHT, start=START + timedelta(days=1, hours=3))
-    with pytest.raises(InputError) as error:
-        sg.read_recording(psg(tmp_path, "EEG"), scoring=scoring)
-    assert mentions(str(error.value), "h.edf", 2021, "03", "06", "01", 30, "00")
-
-
-def test_a_short_scoring_leaves_the_rest_unscored(tmp_path):
-    (tmp_path / "h.xml").write_text(nsrr_xml(NIGHT[:4]))
-    night = sg.read_recording(psg(tmp_path, "EEG"), scoring=tmp_path / "h.xml").scorings["expert"]
-    assert night.stages.tolist() == [*NIGHT[:4], "?", "?"]
-
-
 def test_a_long_scoring_is_cut_and_told(tmp_path):
     (tmp_path / "h.xml").write_text(nsrr_xml([*NIGHT, "N2", "N2"]))
     with pytest.warns(StageGuardWarning) as caught:
@@ -280,26 +243,12 @@ def test_a_long_scoring_is_cut_and_told(tmp_path):
     assert mentions(str(caught[0].message), 2, 8, "180 s")
 
 
-def test_a_scoring_of_nothing_that_was_recorded_is_refused(tmp_path):
-    texts = [(onset + 180, lasting, text) for onset, lasting, text in stage_texts()]
-    scoring = write_edf(tmp_path / "h.edf", [], annotations=texts, record_seconds=0)
-    with pytest.raises((FileFormatError, InputError), match=r"none of the 6 scored epochs|do not overlap"):
-        sg.read_recording(psg(tmp_path, "EEG"), scoring=scoring)
-
-
-def test_a_recording_shorter_than_an_epoch_is_refused(tmp_path):
-    with pytest.raises(FileFormatError, match=naming("lasts", "20 s", "30 s")):
-        sg.read_recording(
-            psg(tmp_path, "EEG", seconds=20), scoring=write_edf_hypnogram(tmp_path / "h.edf", NIGHT)
-        )
-
-
 def test_scorings_on_different_grids_are_refused():
     signal = Signal("EEG", np.zeros(900), 5.0)
     night = sg.Hypnogram(np.zeros(6, dtype=int), AASM5, 30.0)
     recording = Recording("a", "a", {"eeg": signal})
     with pytest.raises(FileFormatError, match=naming("0 s", "10 s")):
-        lay_over(recording, {"x": PlacedScoring(night), "y": PlacedScoring(night, 10.0)})
+        lay_over(recording, {"x": (night, 0.0), "y": (night, 10.0)})
 
 
 def test_a_part_of_a_recording():

@@ -45,12 +45,9 @@ def test_a_record_in_standard_units(tmp_path):
     np.testing.assert_allclose(raw.signals["Resp (nasal)"].read(10, 20), (digital[10:20, 1] - 7) / 2)
     assert [(signal.unit, signal.rate_hz) for signal in raw.signals.values()] == [("uV", 100), ("l", 100)]
     assert raw.start == datetime(1990, 6, 5, 10, 20, 30)
-
-
-def test_read_recording_takes_a_header(tmp_path):
-    record(tmp_path)
-    recording = sg.read_recording(tmp_path / "r.hea")
-    assert list(recording.signals) == ["ecg", "airflow"]
+    assert list(sg.read_recording(tmp_path / "r.hea").signals) == ["ecg", "airflow"]
+    record(tmp_path, HEADER.replace(" 50 ", " 0 "))  # as many as the file holds
+    assert read_wfdb_recording(tmp_path / "r.hea").signals["ECG"].n_samples == 50
 
 
 @pytest.mark.parametrize("format", [16, 212, 80])
@@ -93,14 +90,6 @@ def test_annotations_as_wfdb_writes_them(tmp_path):
     assert [mark.sample for mark in found.marks] == samples.tolist()
     assert [mark.text for mark in found.marks] == texts
     assert found.rate_hz == 128
-
-
-def test_our_annotations_as_wfdb_reads_them(tmp_path):
-    wfdb = pytest.importorskip("wfdb")
-    write_wfdb_annotations(tmp_path / "r.st", [(1, 22, "W"), (7500, 22, "2 LA"), (2_000_000, 22, "R")])
-    theirs = wfdb.rdann(str(tmp_path / "r"), "st")
-    assert theirs.sample.tolist() == [1, 7500, 2_000_000]
-    assert [text.strip("\x00") for text in theirs.aux_note] == ["W", "2 LA", "R"]
 
 
 def test_the_wfdb_package_takes_half_a_file_for_a_whole_one(tmp_path):
@@ -146,33 +135,24 @@ def test_blocks_are_put_together_again(tmp_path, monkeypatch):
     )
 
 
-def test_lengths_that_the_header_leaves_out(tmp_path):
-    record(tmp_path, HEADER.replace("r 2 100 50 ", "r 2 100 0 "))
-    assert read_wfdb_recording(tmp_path / "r.hea").signals["ECG"].n_samples == 50
-
-
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("r 2 100", "r two 100", ("'r two 100 50 10:20:30 5/6/1990'",)),
+        ("r 2 100", "r two 100", ("'two'",)),
         ("r 2 100", "r 3 100", (3, "describes", 2)),
         ("r 2 100", "r/2 2 100", ("record", "of several segments")),
-        ("r 2 100", "r 2 -5", ("gives '-5' as sampling rate",)),
-        ("r 2 100", "r 2 .", ("gives '.' as sampling rate",)),
+        ("r 2 100", "r 2 -5", ("'-5'", "rate")),
+        ("r 2 100", "r 2 .", ("'.'", "rate")),
         (" 50 ", " fifty ", ("'fifty'",)),
         ("r.dat 16 200(3)/mV", "r.dat 311 200(3)/mV", (311, 16, 61, 80, 212)),
-        ("r.dat 16 200(3)/mV", "r.dat 16:3 200(3)/mV", ("signal", 16, 3)),
-        (
-            "r.dat 16 200(3)/mV",
-            "r.dat 16 gain",
-            ("'gain'", 200),
-        ),
-        ("r.dat 16 200(3)/mV 12 0", "r.dat 16 200/mV 12 zero", ("whose zero is 'zero'",)),
-        ("r.dat 16 200(3)/mV", "r.dat x", ("'r.dat x 12 0 0 0 0 ECG'",)),
+        ("r.dat 16 200(3)/mV", "r.dat 16:3 200(3)/mV", ("16:3", "skew")),
+        ("r.dat 16 200(3)/mV", "r.dat 16 gain", ("'gain'", 200)),
+        ("r.dat 16 200(3)/mV 12 0", "r.dat 16 200/mV 12 zero", ("'zero'",)),
+        ("r.dat 16 200(3)/mV", "r.dat x", ("'x'", "format")),
         ("r.dat", "../r.dat", ("'../r.dat'",)),
         ("r.dat", "s.dat", ("'s.dat'",)),
         (" 50 ", " 51 ", ("r.dat", 200, "204 bytes")),
-        (HEADER, "# nothing\n", ("WFDB", "record")),
+        (HEADER, "# nothing\n", ("WFDB", "header")),
     ],
 )
 def test_a_damaged_header_is_refused(tmp_path, old, new, expected):

@@ -26,7 +26,7 @@ from stageguard.errors import InputError
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.recordings.edf import read_edf_recording
-from stageguard.formats.recordings.read import PlacedScoring, build_recording, lay_over
+from stageguard.formats.recordings.read import build_recording, lay_over
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.night.recording import Recording
 from stageguard.night.stages import AASM5
@@ -104,8 +104,8 @@ def read_visit(path: Path, scoring: Path | None, person: Participant, visit: int
     if scoring is None:
         return recording
     scored = read_hypnogram_file(scoring, FileOptions(default_scheme=AASM5))
-    named = {"expert": PlacedScoring(scored.hypnogram, scored.hypnogram.offset_seconds)}
-    return lay_over(recording, named, trailing=True)
+    night = scored.hypnogram
+    return lay_over(recording, {"expert": (night, night.offset_seconds)}, trailing=True)
 
 
 def _found(folder: Path, visit: int, ending: str) -> dict[str, Path]:

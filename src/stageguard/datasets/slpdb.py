@@ -16,7 +16,7 @@ import numpy as np
 from stageguard.datasets import Entry
 from stageguard.errors import warn
 from stageguard.files import file_error
-from stageguard.formats.recordings.read import PlacedScoring, build_recording, lay_over
+from stageguard.formats.recordings.read import build_recording, lay_over
 from stageguard.formats.recordings.wfdb import (
     read_wfdb_annotations,
     read_wfdb_beats,
@@ -80,7 +80,7 @@ def read_record(path: Path) -> Recording:
     stages = path.with_suffix(".st")
     if stages.is_file():
         night = read_stages(stages, header.rate_hz)
-        recording = lay_over(recording, {"expert": PlacedScoring(night)}, trailing=True)
+        recording = lay_over(recording, {"expert": (night, 0.0)}, trailing=True)
     return recording
 
 

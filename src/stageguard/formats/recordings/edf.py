@@ -3,10 +3,8 @@
 A channel keeps the path of its file, not its samples: a slice needs memory for itself and a buffer of a few
 megabytes, however long the recording is.
 
-EDF+ is written by edfio, but read here. Of 18 damaged files that the tests make, edfio 0.4.18 reads 9 as if
-they were whole, two of them with wrong samples; the others end in an IndexError or the like. edfio joins the
-records of an EDF+D file as if there were no gaps, reads no decimal commas, takes twice the time for a whole
-channel, and sends all samples with a channel to another process.
+edfio writes EDF+ but does not read it here: it takes half of a file, or two files joined, for a whole one,
+joins the records of an EDF+D file as if there were no gaps, and reads no decimal commas (the tests compare).
 """
 
 from __future__ import annotations
@@ -15,8 +13,9 @@ import math
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,21 +24,16 @@ import numpy.typing as npt
 
 from stageguard.arrays import Floats
 from stageguard.files import SYNTHETIC_WORD, file_error, open_file
-from stageguard.formats.recordings.raw import LONGEST_SECONDS, RawRecording, bounds
+from stageguard.formats.recordings.raw import LONGEST_SECONDS, RawRecording, Sliced, to_standard
 from stageguard.night.recording import Series, Signal
-from stageguard.units import scale_to, standard_unit
 
 MAGIC = b"0       "
-BDF_MAGIC = b"\xffBIOSEMI"
 ANNOTATION_LABEL = "EDF Annotations"
-FIXED_BYTES = 256
-MOST_SIGNALS = 4096
+FIXED_BYTES = 256  # of the header, before those of the signals, which take as many each
+MOST_SIGNALS, BILLION = 4096, 1e9
 MOST_RECORD_BYTES = 64 * 2**20  # a record is read at once; real ones are below 100 kB
-_FIELDS = {  # fields of each signal -> characters
-    **{"label": 16, "transducer": 80, "unit": 8, "physical_min": 8, "physical_max": 8, "digital_min": 8},
-    **{"digital_max": 8, "prefilter": 80, "n_samples": 8, "reserved": 32},
-}
-_RANGES = ("physical_min", "physical_max", "digital_min", "digital_max")
+# Characters of a signal's label, transducer, unit, ranges (4), prefilter, samples per record, and spare ones
+_WIDTHS = (16, 80, 8, 8, 8, 8, 8, 80, 8, 32)
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 NO_DATE = datetime(1985, 1, 1)  # instead of a date that was removed, as in the files of the NSRR
 BLOCK_BYTES = 4 * 2**20  # of the file, read at once
@@ -53,10 +47,7 @@ class EdfSignal:
 
     label: str
     unit: str
-    physical_min: float
-    physical_max: float
-    digital_min: float
-    digital_max: float
+    ranges: tuple[float, float, float, float]  # physical and digital minimum and maximum; NaN if damaged
     n_samples: int  # in each record
     first_sample: int  # index of its first sample in a record
 
@@ -66,16 +57,12 @@ class EdfSignal:
         return self.label == ANNOTATION_LABEL
 
     @property
-    def gain(self) -> float:
-        """Physical units per digital step; NaN if the header gives no calibration."""
-        steps = self.digital_max - self.digital_min
-        span = self.physical_max - self.physical_min
-        return span / steps if steps and span and math.isfinite(span / steps) else math.nan
-
-    @property
-    def offset(self) -> float:
-        """Physical value of digital 0."""
-        return self.physical_min - self.gain * self.digital_min
+    def calibration(self) -> tuple[float, float]:
+        """Physical units per digital step, and the physical value of digital 0; NaN without calibration."""
+        low, high, digital_low, digital_high = self.ranges
+        steps, span = digital_high - digital_low, high - low
+        gain = span / steps if steps and span and math.isfinite(span / steps) else math.nan
+        return gain, low - gain * digital_low
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,125 +95,85 @@ def read_edf_header(path: Path) -> EdfHeader:
     """Read and check a header; an error names the file and the field."""
     with open_file(path) as file:
         fixed = file.read(FIXED_BYTES)
-        _check_kind(path, fixed)
+        if not fixed.startswith(MAGIC) or len(fixed) < FIXED_BYTES:
+            what = "is a BDF file (24 bit)" if fixed[:1] == b"\xff" else f"begins with {fixed[:8]!r}"[:40]
+            raise file_error(path, f"{what} and has {len(fixed)} bytes of 256, expected an EDF header.")
         text = fixed.decode("latin-1")
-        n_signals = _integer(path, text[252:256], "number of signals")
-        if not 1 <= n_signals <= MOST_SIGNALS:
-            raise file_error(path, f"its header counts {n_signals} signals, expected 1 to {MOST_SIGNALS}.")
+        n_signals = int(_number(path, text[252:256], "number of signals", 1, MOST_SIGNALS))
         rest = file.read(FIXED_BYTES * n_signals).decode("latin-1")
         size = os.fstat(file.fileno()).st_size
+    length = FIXED_BYTES * (n_signals + 1)
     if len(rest) < FIXED_BYTES * n_signals:
         raise file_error(path, f"ends within its header of {n_signals} signals. Was it copied completely?")
-    length = _integer(path, text[184:192], "header length")
-    if length != FIXED_BYTES * (n_signals + 1):
+    _number(path, text[184:192], f"length in bytes of a header of {n_signals} signals", length, length)
+    seconds = _number(path, text[244:252], "seconds of a record", 0, 86_400, whole=False)
+    signals = _signals(path, rest, n_signals)
+    n_samples = sum(signal.n_samples for signal in signals)
+    if not 0 < 2 * n_samples <= MOST_RECORD_BYTES:
+        expected = f"1 to {MOST_RECORD_BYTES:,}"
+        raise file_error(path, f"a record holds {2 * n_samples:,} bytes by its header, expected {expected}.")
+    if seconds == 0 and not all(signal.is_annotation or not signal.n_samples for signal in signals):
+        raise file_error(path, "a record lasts 0 s by its header, but holds signals. The header is damaged.")
+    said = int(_number(path, text[236:244], "number of records", -1))
+    n_there, spare = divmod(size - length, 2 * n_samples)
+    n_records = n_there if said == -1 else said  # the recorder stopped before it could write the number
+    if not 1 <= n_records <= n_there:
         raise file_error(
             path,
-            f"its header says it is {length} bytes long, expected {FIXED_BYTES * (n_signals + 1)} for "
-            f"{n_signals} signals. The file is damaged or no EDF.",
+            f"holds {n_there:,} of the {said:,} data records its header counts. Was it copied completely?",
         )
-    reserved = text[192:236].strip()
-    record_seconds = _real(path, text[244:252], "record duration")
-    signals = _signals(path, rest, n_signals)
-    _check_record(path, record_seconds, signals)
-    n_promised = _integer(path, text[236:244], "number of records")
-    n_records, notes = _count_records(path, n_promised, size - length, sum(s.n_samples for s in signals))
+    spare += (n_there - n_records) * 2 * n_samples
+    notes: tuple[str, ...] = ()
+    if said == -1:
+        notes = (f"the header does not say how many records there are: {n_there:,} were counted",)
+    elif spare:
+        notes = (f"{spare:,} bytes after the last data record were ignored",)
     start, remarks = _start(text[168:176], text[176:184], text[88:168])
+    kind = text[192:236].strip()
     return EdfHeader(
         path,
         patient=text[8:88].strip(),
         recording=text[88:168].strip(),
         start=start,
         n_records=n_records,
-        record_seconds=record_seconds,
+        record_seconds=seconds,
         signals=signals,
-        is_plus=reserved.startswith("EDF+"),
-        is_continuous=not reserved.startswith("EDF+D"),
+        is_plus=kind.startswith("EDF+"),
+        is_continuous=not kind.startswith("EDF+D"),
         notes=notes + remarks,
     )
 
 
-def _check_kind(path: Path, fixed: bytes) -> None:
-    if not fixed:
-        raise file_error(path, "is empty (0 bytes). Was it written completely?")
-    if fixed.startswith(BDF_MAGIC):
-        raise file_error(path, "is a BDF file (24 bit), expected EDF. Export it as EDF or EDF+.")
-    if not fixed.startswith(MAGIC):
-        raise file_error(
-            path, f"begins with {fixed[:8].decode('latin-1')!r}, expected an EDF header (the version 0)."
-        )
-    if len(fixed) < FIXED_BYTES:
-        raise file_error(path, f"ends after {len(fixed)} bytes of its header. Was it copied completely?")
-
-
 def _signals(path: Path, text: str, n_signals: int) -> tuple[EdfSignal, ...]:
-    columns: dict[str, list[str]] = {}
-    begin = 0
-    for name, width in _FIELDS.items():
+    columns, begin = [], 0
+    for width in _WIDTHS:
         end = begin + width * n_signals
-        columns[name] = [text[at : at + width].strip() for at in range(begin, end, width)]
+        columns.append([text[at : at + width].strip() for at in range(begin, end, width)])
         begin = end
     signals: list[EdfSignal] = []
     first = 0
-    for index, label in enumerate(columns["label"]):
-        what = f"samples per record of signal {label!r}"
-        n_samples = _integer(path, columns["n_samples"][index], what)
-        if n_samples < 0:
-            raise file_error(
-                path, f"signal {label!r} has {n_samples} samples per record, expected 0 or more."
-            )
-        unit = columns["unit"][index]
-        low, high, digital_low, digital_high = (_calibration(columns[name][index]) for name in _RANGES)
-        signals.append(EdfSignal(label, unit, low, high, digital_low, digital_high, n_samples, first))
-        first += n_samples
+    for label, _, unit, low, high, digital_low, digital_high, _, n_samples, _ in zip(*columns, strict=True):
+        n_each = int(_number(path, n_samples, f"samples per record of signal {label!r}", 0))
+        ranges = (_float(low), _float(high), _float(digital_low), _float(digital_high))
+        signals.append(EdfSignal(label, unit, ranges, n_each, first))
+        first += n_each
     return tuple(signals)
 
 
-def _check_record(path: Path, record_seconds: float, signals: tuple[EdfSignal, ...]) -> None:
-    if not 0 <= record_seconds <= 86_400:
-        raise file_error(path, f"a record lasts {record_seconds:g} s by its header, expected 0 to 86400 s.")
-    if record_seconds == 0 and not all(s.is_annotation or not s.n_samples for s in signals):
-        raise file_error(path, "a record lasts 0 s by its header, but holds signals. The header is damaged.")
-    n_bytes = 2 * sum(signal.n_samples for signal in signals)
-    if not 0 < n_bytes <= MOST_RECORD_BYTES:
-        raise file_error(
-            path, f"a record holds {n_bytes:,} bytes by its header, expected 1 to {MOST_RECORD_BYTES:,}."
-        )
-
-
-def _count_records(path: Path, said: int, n_bytes: int, n_samples: int) -> tuple[int, tuple[str, ...]]:
-    """Return the number of records; check the header's number against the size of the file."""
-    n_there = n_bytes // (2 * n_samples)
-    if said == -1:  # the recorder stopped before it could write the number
-        if n_there < 1:
-            raise file_error(path, "has a header but no data record.")
-        return n_there, (f"the header does not say how many records there are: {n_there:,} were counted",)
-    if said < 1:
-        raise file_error(path, f"its header counts {said} data records, expected at least 1.")
-    if n_there < said:
-        raise file_error(
-            path,
-            f"holds {n_there:,} of the {said:,} data records its header counts. Was it copied completely?",
-        )
-    spare = n_bytes - said * 2 * n_samples
-    return said, (f"{spare:,} bytes after the last data record were ignored",) if spare else ()
-
-
-def _integer(path: Path, text: str, what: str) -> int:
-    value = _real(path, text, what)
-    if value != int(value):
-        raise file_error(path, f"its header gives {text.strip()!r} as {what}, expected a whole number.")
-    return int(value)
-
-
-def _real(path: Path, text: str, what: str) -> float:
-    value = _calibration(text)
-    if not math.isfinite(value):
-        raise file_error(path, f"its header gives {text.strip()!r} as {what}, expected a number.")
+def _number(
+    path: Path, text: str, what: str, low: float, high: float = BILLION, *, whole: bool = True
+) -> float:
+    """Return a number of the header, or refuse the file."""
+    value = _float(text)
+    if not low <= value <= high or (whole and value != int(value)):
+        upper = "" if high == low else " or more" if high == BILLION else f" to {high:g}"
+        expected = f"{'a whole number' if whole else 'a number'} of {low:g}{upper}"
+        raise file_error(path, f"its header gives {text.strip()!r} as {what}, expected {expected}.")
     return value
 
 
-def _calibration(text: str) -> float:
-    """Return a number of a signal's calibration; NaN if it is damaged, so that only this signal is lost."""
+def _float(text: str) -> float:
+    """Return a number, perhaps with a decimal comma; NaN if it is damaged."""
     try:
         return float(text.strip().strip("\x00").replace(",", ".").replace("_", "?"))
     except ValueError:
@@ -274,52 +221,81 @@ class RecordRun:
     start_seconds: float  # since the first record
 
 
-@dataclass(frozen=True, slots=True)
-class EdfChannel:
-    """Samples of one signal in its file, in the wanted unit."""
+def read_edf_recording(path: Path) -> RawRecording:
+    """Return the channels of an EDF or EDF+ file; unreadable ones are listed with the reason.
 
-    header: EdfHeader = field(repr=False)
-    signal: EdfSignal
-    runs: tuple[RecordRun, ...] = field(repr=False)
-    factor: float  # value = digital x factor + offset
-    offset: float
+    Voltages are in uV whatever the file has, accelerations in g, temperatures in degC.
+    """
+    header = read_edf_header(path)
+    first_seconds, runs, notes = find_runs(header)
+    signals: dict[str, Signal | Series] = {}
+    unreadable: dict[str, str] = {}
+    for signal in header.signals:
+        if signal.is_annotation:
+            continue
+        name = label = signal.label or "unnamed"
+        number = 2
+        while label in signals or label in unreadable:  # a second channel "EEG" becomes "EEG (2)"
+            label, number = f"{name} ({number})", number + 1
+        gain, zero = signal.calibration
+        if not signal.n_samples:
+            unreadable[label] = "it has no samples"
+        elif not (math.isfinite(gain) and math.isfinite(zero)):
+            low, high, first, last = signal.ranges
+            unreadable[label] = (
+                f"its calibration is damaged (physical {low:g} to {high:g}, digital {first:g} to {last:g})"
+            )
+        else:
+            unit, factor, shift = to_standard(signal.unit, label)
+            rate_hz = signal.n_samples / header.record_seconds
+            n_samples = _first_of(runs[-1], rate_hz) + runs[-1].n_records * signal.n_samples
+            read = partial(_read_signal, header, signal, runs, gain * factor, zero * factor + shift)
+            signals[label] = Signal(label, Sliced(n_samples, read), rate_hz, unit)
+    subject, covariates = _patient(header)
+    start = header.start
+    return RawRecording(
+        signals,
+        start=None if start is None else start + timedelta(seconds=first_seconds),
+        subject=subject,
+        covariates=covariates,
+        is_synthetic=SYNTHETIC_WORD in f"{header.patient} {header.recording}",
+        unreadable=unreadable,
+        notes=header.notes + notes,
+    )
 
-    @property
-    def rate_hz(self) -> float:
-        """Samples per second."""
-        return self.signal.n_samples / self.header.record_seconds
 
-    def __len__(self) -> int:
-        """Return the number of samples, including those in gaps."""
-        last = self.runs[-1]
-        return self._begin(last) + last.n_records * self.signal.n_samples
+def _first_of(run: RecordRun, rate_hz: float) -> int:
+    """Return the sample at which a run begins."""
+    return round(run.start_seconds * rate_hz)
 
-    def __getitem__(self, where: slice) -> Floats:
-        """Return the samples of a slice with step 1; NaN in gaps between records."""
-        first, end = bounds(where, len(self))
-        values = np.full(end - first, np.nan)
-        per_record = self.signal.n_samples
-        column = slice(self.signal.first_sample, self.signal.first_sample + per_record)
-        with open_file(self.header.path, buffering=0) as file:
-            for run in self.runs:
-                begin = self._begin(run)
-                low, high = max(first - begin, 0), min(end - begin, run.n_records * per_record)
-                if low >= high:
-                    continue
-                record, last = low // per_record, -(-high // per_record)
-                for raw in read_records(self.header, file, run.first_record + record, last - record):
-                    sample = record * per_record  # sample of the run at which this block begins
-                    cut = max(low - sample, 0)
-                    part = raw[:, column].reshape(-1)[cut : high - sample]
-                    out = values[begin + sample + cut - first :][: len(part)]
-                    np.multiply(part, self.factor, out=out)
-                    out += self.offset
-                    record += len(raw)
-        return values
 
-    def _begin(self, run: RecordRun) -> int:
-        """Return the sample at which a run begins."""
-        return round(run.start_seconds * self.rate_hz)
+def _read_signal(
+    header: EdfHeader,
+    signal: EdfSignal,
+    runs: tuple[RecordRun, ...],
+    factor: float,
+    offset: float,
+    first: int,
+    end: int,
+) -> Floats:
+    """Return samples `first` to `end`, digital x factor + offset; NaN in gaps between records."""
+    values = np.full(end - first, np.nan)
+    n_each = signal.n_samples
+    column = slice(signal.first_sample, signal.first_sample + n_each)
+    with open_file(header.path, buffering=0) as file:
+        for run in runs:
+            begin = _first_of(run, n_each / header.record_seconds)
+            low, high = max(first - begin, 0), min(end - begin, run.n_records * n_each)
+            if low >= high:
+                continue
+            record = low // n_each
+            blocks = read_records(header, file, run.first_record + record, -(-high // n_each) - record)
+            # copies, because a part of a block would keep all of it in memory
+            digital = np.concatenate([block[:, column].copy() for block in blocks]).reshape(-1)
+            out = values[begin + low - first : begin + high - first]
+            np.multiply(digital[low - record * n_each :][: len(out)], factor, out=out)
+            out += offset
+    return values
 
 
 def read_records(
@@ -337,55 +313,20 @@ def read_records(
         yield block.reshape(n_rows, n_samples)
 
 
-def read_edf_recording(path: Path) -> RawRecording:
-    """Return the channels of an EDF or EDF+ file; unreadable ones are listed with the reason.
-
-    Voltages are in uV whatever the file has, accelerations in g, temperatures in degC.
-    """
-    header = read_edf_header(path)
-    first_seconds, runs, notes = find_runs(header)
-    signals: dict[str, Signal | Series] = {}
-    unreadable: dict[str, str] = {}
-    for signal in header.signals:
-        if signal.is_annotation:
-            continue
-        name = label = signal.label or "unnamed"
-        number = 2
-        while label in signals or label in unreadable:  # a second channel "EEG" becomes "EEG (2)"
-            label, number = f"{name} ({number})", number + 1
-        why = _why_not(signal)
-        if why:
-            unreadable[label] = why
-            continue
-        unit = standard_unit(signal.unit)
-        factor, shift = scale_to(signal.unit, unit, what=label)
-        channel = EdfChannel(header, signal, runs, signal.gain * factor, signal.offset * factor + shift)
-        signals[label] = Signal(label, channel, channel.rate_hz, unit)
-    subject, covariates = _patient(header)
-    start = header.start
-    return RawRecording(
-        signals,
-        start=None if start is None else start + timedelta(seconds=first_seconds),
-        subject=subject,
-        covariates=covariates,
-        is_synthetic=SYNTHETIC_WORD in f"{header.patient} {header.recording}",
-        unreadable=unreadable,
-        notes=header.notes + notes,
-    )
-
-
 def find_runs(header: EdfHeader) -> tuple[float, tuple[RecordRun, ...], tuple[str, ...]]:
-    """Return when the first record begins, the runs of records without gaps, and remarks on gaps."""
+    """Return when the first record begins, the runs of records without gaps, and remarks on gaps.
+
+    Those of a file that calls itself continuous are looked for if its last record is not where it should be.
+    """
     whole = (RecordRun(0, header.n_records, 0.0),)
     if not header.is_plus or not any(signal.is_annotation for signal in header.signals):
         return 0.0, whole, ()
     with open_file(header.path, buffering=0) as file:
-        first = _onset(header, file, 0)
-        last = _onset(header, file, header.n_records - 1)
+        first, last = (_onset(header, file, record) for record in (0, header.n_records - 1))
         if first is None:
             if header.is_continuous:
                 return 0.0, whole, ()
-            raise file_error(header.path, "is discontinuous (EDF+D), but its first record has no time.")
+            raise file_error(header.path, "is discontinuous (EDF+D), but record 0 has no time.")
         expected = first + (header.n_records - 1) * header.record_seconds
         in_time = last is None or abs(last - expected) < 0.5 * header.record_seconds
         if header.record_seconds == 0 or (header.is_continuous and in_time):
@@ -402,13 +343,12 @@ def _runs(header: EdfHeader, onsets: list[float | None], first: float) -> tuple[
     runs: list[RecordRun] = []
     end = 0.0
     for record, onset in enumerate(onsets):
-        if onset is None:
-            raise file_error(header.path, f"is discontinuous (EDF+D), but record {record} has no time.")
-        begin = onset - first
-        if begin < end - 0.5 * header.record_seconds or begin > LONGEST_SECONDS:
+        begin = math.nan if onset is None else onset - first
+        if not end - 0.5 * header.record_seconds <= begin <= LONGEST_SECONDS:
+            found = "has no time" if onset is None else f"begins at {onset:g} s"
             raise file_error(
                 header.path,
-                f"record {record} begins at {onset:g} s, expected {first + end:g} s or later within "
+                f"record {record} {found}, expected {first + end:g} s or later within "
                 f"{LONGEST_SECONDS / 86_400:g} days. Its times are damaged.",
             )
         if runs and begin - end < JITTER * header.record_seconds:
@@ -429,29 +369,16 @@ def _onset(header: EdfHeader, file: BinaryIO, record: int) -> float | None:
     return None if match is None else float(match[1])
 
 
-def _why_not(signal: EdfSignal) -> str:
-    if not signal.n_samples:
-        return "it has no samples"
-    if not math.isfinite(signal.gain) or not math.isfinite(signal.offset):
-        return (
-            f"its calibration is damaged (physical {signal.physical_min:g} to {signal.physical_max:g}, "
-            f"digital {signal.digital_min:g} to {signal.digital_max:g})"
-        )
-    return ""
-
-
 def _patient(header: EdfHeader) -> tuple[str | None, dict[str, float | str]]:
     """Return subject, sex and age if an EDF+ header gives them; X means unknown."""
     parts = header.patient.split()
     if not header.is_plus or len(parts) < 3:
         return None, {}
     code, sex, born = parts[:3]
-    covariates: dict[str, float | str] = {}
-    if sex in ("F", "M"):
-        covariates["sex"] = sex
+    covariates: dict[str, float | str] = {"sex": sex} if sex in ("F", "M") else {}
     birth = plus_date(born)
     if birth is not None and header.start is not None:
         age = (header.start - birth).total_seconds() / SECONDS_PER_YEAR
         if 0 <= age <= 130:
             covariates["age"] = round(age, 1)
-    return None if code in ("X", "") else code, covariates
+    return None if code == "X" else code, covariates

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from stageguard.errors import InputError
 from stageguard.night.recording import Samples, Series, Signal
+from stageguard.units import scale_to, standard_unit
 
 Array = npt.NDArray[Any]
 
@@ -51,7 +52,10 @@ class Sliced:
 
     def __getitem__(self, where: slice) -> Array:
         """Return the samples of a slice with step 1."""
-        return self.read(*bounds(where, self.length))
+        if getattr(where, "step", 0) not in (None, 1):
+            raise InputError(f"samples are read by slices with step 1 such as [0:1000], got [{where!r}].")
+        first, end, _ = where.indices(self.length)
+        return self.read(first, max(first, end))
 
 
 def map_samples(function: Callable[..., Array], *samples: Samples) -> Samples:
@@ -79,18 +83,10 @@ def subtract_samples(first: Samples, second: Samples) -> Samples:
     return map_samples(partial(np.subtract, dtype=np.float64), first, second)
 
 
-def _read_after(samples: Samples, begin: int, first: int, end: int) -> Array:
-    return samples[begin + first : begin + end]
-
-
-def bounds(where: slice, length: int) -> tuple[int, int]:
-    """Return first and end of a slice with step 1, clipped to the length; refuse any other slice."""
-    if not isinstance(where, slice):
-        raise InputError(f"samples are read by slices such as [0:1000], got [{where!r}].")
-    first, end, step = where.indices(length)
-    if step != 1:
-        raise InputError(f"samples are read with step 1, got {step}. Thin out the array that comes back.")
-    return first, max(first, end)
+def to_standard(unit: str, label: str) -> tuple[str, float, float]:
+    """Return the unit in which such a channel is kept, and factor and offset that lead to it."""
+    wanted = standard_unit(unit)
+    return wanted, *scale_to(unit, wanted, what=f"channel {label!r}")
 
 
 def crop(signal: Signal | Series, first_seconds: float, end_seconds: float) -> Signal | Series | None:
@@ -109,9 +105,9 @@ def crop(signal: Signal | Series, first_seconds: float, end_seconds: float) -> S
         return None
     if (first, end) == (0, signal.n_samples):
         return signal
-    return Signal(
-        signal.name,
-        Sliced(end - first, partial(_read_after, signal.samples, first)),
-        signal.rate_hz,
-        signal.unit,
-    )
+    samples = Sliced(end - first, partial(_read_after, signal.samples, first))
+    return Signal(signal.name, samples, signal.rate_hz, signal.unit)
+
+
+def _read_after(samples: Samples, begin: int, first: int, end: int) -> Array:
+    return samples[begin + first : begin + end]

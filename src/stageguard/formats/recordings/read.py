@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import BinaryIO
@@ -20,8 +20,14 @@ from stageguard.errors import FileFormatError, InputError, MissingFileError, war
 from stageguard.files import as_path, faults_named, file_error, is_stream, is_synthetic, kept_file, open_file
 from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
-from stageguard.formats.recordings.edf import NO_DATE
-from stageguard.formats.recordings.raw import RawRecording, crop, scale_samples, subtract_samples
+from stageguard.formats.recordings.edf import MAGIC, NO_DATE
+from stageguard.formats.recordings.raw import (
+    RawRecording,
+    crop,
+    scale_samples,
+    subtract_samples,
+    to_standard,
+)
 from stageguard.formats.recordings.roles import find_label, guess_roles
 from stageguard.formats.recordings.wfdb import read_wfdb_recording
 from stageguard.formats.tools.edf_annotations import read_annotated_edf
@@ -29,10 +35,10 @@ from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import SLACK_SECONDS, Recording, Series, Signal
 from stageguard.night.timing import seconds_between
 from stageguard.storage import is_folder, location
-from stageguard.units import known_unit, scale_to, standard_unit
+from stageguard.units import known_unit
 
-PathLike = str | os.PathLike[str]
-ScoringLike = PathLike | Hypnogram
+Scoring = str | os.PathLike[str] | Hypnogram
+Channels = Mapping[str, Signal | Series]  # by label
 SUFFIXES = (".edf", ".bdf", ".rec", ".hea")  # of recordings in a folder
 USUAL_UNITS = {"spo2": "%", "heart_rate": "bpm"}  # assumed if a file gives none
 EMBEDDED, EXPERT = "annotations", "expert"
@@ -40,12 +46,12 @@ SNAP = 0.01  # of an epoch, because clocks of two files are rounded to seconds
 
 
 def read_recording(
-    path: PathLike | bytes | bytearray | BinaryIO,
+    path: str | os.PathLike[str] | bytes | bytearray | BinaryIO,
     *,
     id: str | None = None,
     subject: str | None = None,
     channels: Mapping[str, str] | None = None,
-    scoring: ScoringLike | Mapping[str, ScoringLike] | None = None,
+    scoring: Scoring | Mapping[str, Scoring] | None = None,
     units: Mapping[str, str] | None = None,
     trailing: bool = False,
 ) -> Recording:
@@ -114,17 +120,20 @@ def build_recording(
     notes += [f"channel {label!r} left out: {why}" for label, why in raw.unreadable.items()]
     if not raw.signals:
         raise file_error(path, "holds no readable signals" + (f": {notes[-1]}." if notes else "."))
-    signals = _with_units(path, raw, units or {}, channels or {}, notes)
-    chosen = {
-        role: _channel_for(path, raw, signals, role, wanted) for role, wanted in (channels or {}).items()
-    }
-    taken = {signal.name for signal in chosen.values()}
-    left = {label: signal for label, signal in signals.items() if label not in taken}
+    left = _with_units(path, raw, units or {}, channels or {}, notes)
+    chosen = {role: _channel_for(path, raw, left, role, label) for role, label in (channels or {}).items()}
+    for signal in chosen.values():
+        left.pop(signal.name, None)
     guessed = _guess_roles(left) if roles is None else roles
     guessed = {role: label for role, label in guessed.items() if label in left and role not in chosen}
     if guessed and roles is None:
         notes.append("roles by label: " + ", ".join(f"{role} = {label}" for role, label in guessed.items()))
-    chosen |= {role: _usual_unit(role, left.pop(label), notes) for role, label in guessed.items()}
+    for role, label in guessed.items():
+        chosen[role] = signal = left.pop(label)
+        unit = USUAL_UNITS.get(re.sub(r"_\d+$", "", role))
+        if unit is not None and not signal.unit and isinstance(signal, Signal):
+            notes.append(f"channel {label!r} has no unit: {unit} assumed")
+            chosen[role] = replace(signal, unit=unit)
     chosen |= {label: signal for label, signal in left.items() if label not in chosen}
     if subject is None and raw.subject is None:
         notes.append(f"subject {path.stem!r} is the file's name")
@@ -146,17 +155,17 @@ def _read_raw(path: Path) -> RawRecording:
     """Return what a file holds; a WFDB header is text, so its suffix tells it."""
     if is_folder(path):
         raise file_error(path, "is a folder, expected a recording. Name the file in it.")
-    with open_file(path) as file:
-        head = file.read(8)
     if path.suffix.lower() == ".hea":
         return read_wfdb_recording(path)
-    if not head.startswith((b"0       ", b"\xffBIOSEMI")):
-        content = "is empty (0 bytes)" if not head else f"begins with {head.decode('latin-1')!r}"
+    with open_file(path) as file:
+        head = file.read(8)
+    if not head.startswith((MAGIC, b"\xffBIOSEMI")):
+        content = f"begins with {head.decode('latin-1')!r}" if head else "is empty (0 bytes)"
         raise file_error(path, f"{content}, expected EDF or EDF+, or the header (.hea) of a WFDB record.")
     return read_annotated_edf(path)
 
 
-def _guess_roles(signals: Mapping[str, Signal | Series]) -> Mapping[str, str]:
+def _guess_roles(signals: Channels) -> Mapping[str, str]:
     return guess_roles({label: (s.unit, getattr(s, "rate_hz", None)) for label, s in signals.items()})
 
 
@@ -169,26 +178,18 @@ def _with_units(
     for name, unit in units.items():
         label = find_label(channels.get(name, guessed.get(name, name)), list(signals), name, path.name)
         signal = signals.get(label) if isinstance(label, str) else None
-        if not isinstance(signal, Signal):
+        if not isinstance(signal, Signal) or known_unit(signal.unit) is not None:
+            found = f"in {signal.unit} by the file" if signal else "not one channel of signals"
             raise InputError(
-                f"units of {name!r}: give them for single channels of {path.name} that are signals."
+                f"channel {label!r} of {path.name} is {found}, got units={unit!r}. Leave it out."
             )
-        if known_unit(signal.unit) is not None:
-            raise InputError(
-                f"channel {label!r} of {path.name} is in {signal.unit} by the file, got units={unit!r}. "
-                "Leave it out, or correct the file."
-            )
-        wanted = standard_unit(unit)
-        factor, offset = scale_to(unit, wanted, what=f"channel {label!r}")
-        samples = scale_samples(signal.samples, factor, offset)
-        signals[str(label)] = replace(signal, samples=samples, unit=wanted)
+        wanted, *scale = to_standard(unit, signal.name)
+        signals[signal.name] = replace(signal, samples=scale_samples(signal.samples, *scale), unit=wanted)
         notes.append(f"channel {label!r} is in {unit}, as given")
     return signals
 
 
-def _channel_for(
-    path: Path, raw: RawRecording, signals: Mapping[str, Signal | Series], role: str, wanted: str
-) -> Signal | Series:
+def _channel_for(path: Path, raw: RawRecording, signals: Channels, role: str, wanted: str) -> Signal | Series:
     """Return the channel a caller mapped to a role."""
     if wanted in raw.unreadable:
         raise file_error(path, f"channel {wanted!r} cannot be read: {raw.unreadable[wanted]}.")
@@ -196,84 +197,52 @@ def _channel_for(
     if isinstance(label, str):
         return signals[label]
     first, second = (signals[part] for part in label)
-    if not isinstance(first, Signal) or not isinstance(second, Signal):
-        raise InputError(f"{wanted!r} of {path.name} is a difference of channels at uneven times.")
-    if (first.rate_hz, first.unit, first.n_samples) != (second.rate_hz, second.unit, second.n_samples):
-        raise InputError(
-            f"{first.name!r} ({first.rate_hz:g} Hz, {first.unit or 'no unit'}) and {second.name!r} "
-            f"({second.rate_hz:g} Hz, {second.unit or 'no unit'}) of {path.name} cannot be subtracted."
-        )
+    if not (isinstance(first, Signal) and isinstance(second, Signal)) or (
+        (first.rate_hz, first.unit, first.n_samples) != (second.rate_hz, second.unit, second.n_samples)
+    ):
+        raise InputError(f"{first!r} and {second!r} of {path.name} cannot be subtracted.")
     samples = subtract_samples(first.samples, second.samples)
     return Signal(f"{first.name}-{second.name}", samples, first.rate_hz, first.unit)
 
 
-def _usual_unit(role: str, signal: Signal | Series, notes: list[str]) -> Signal | Series:
-    usual = USUAL_UNITS.get(re.sub(r"_\d+$", "", role))
-    if usual is None or signal.unit or not isinstance(signal, Signal):
-        return signal
-    notes.append(f"channel {signal.name!r} has no unit: {usual} assumed")
-    return replace(signal, unit=usual)
-
-
 def _scorings(
-    path: Path,
-    raw: RawRecording,
-    recording: Recording,
-    scoring: ScoringLike | Mapping[str, ScoringLike] | None,
-) -> tuple[dict[str, PlacedScoring], tuple[str, ...]]:
-    """Return scorings by scorer, each with the time at which it begins, and remarks."""
-    if scoring is None:
-        given: Mapping[str, ScoringLike] = {EMBEDDED: path} if raw.has_scoring else {}
-    else:
-        given = scoring if isinstance(scoring, Mapping) else {EXPERT: scoring}
-    scorings: dict[str, PlacedScoring] = {}
+    path: Path, raw: RawRecording, recording: Recording, given: Scoring | Mapping[str, Scoring] | None
+) -> tuple[dict[str, tuple[Hypnogram, float]], tuple[str, ...]]:
+    """Return scorings by scorer, each with the second at which it begins, and remarks."""
+    is_own = given is None
+    if given is None:
+        given = {EMBEDDED: path} if raw.has_scoring else {}
+    scorings: dict[str, tuple[Hypnogram, float]] = {}
     notes: tuple[str, ...] = ()
-    for name, each in given.items():
+    for name, each in (given if isinstance(given, Mapping) else {EXPERT: given}).items():
         if isinstance(each, Hypnogram):
-            label = f"the scoring {name!r}"
-            begins = _seconds_after(each, recording, label) if each.start is not None else each.offset_seconds
-            night = each
+            label, night, has_clock = f"the scoring {name!r}", each, each.start is not None
         else:
-            label = location(each).name
             scored = read_hypnogram_file(each, FileOptions())
-            night = scored.hypnogram
+            label, night = location(each).name, scored.hypnogram
+            has_clock = scored.has_clock and not is_own and recording.start not in (None, NO_DATE)
             notes += tuple(f"{label}: {note}" for note in scored.notes)
-            apart = scoring is not None and scored.has_clock and recording.start not in (None, NO_DATE)
-            begins = _seconds_after(night, recording, label) if apart else night.offset_seconds
+        begins = begins_after(night, recording) if has_clock else night.offset_seconds
+        if begins is None:
+            raise InputError(
+                f"{label} begins at {night.start:%Y-%m-%d %H:%M:%S}, but recording {recording.id!r} at "
+                f"{recording.start:%Y-%m-%d %H:%M:%S} and lasts {recording.seconds:,.0f} s: they do not "
+                "overlap. Is it another night's?"
+            )
         if begins:
             notes += (f"{label} begins {begins:g} s after the recording, by their clocks",)
-        scorings[name] = PlacedScoring(night, begins)
+        scorings[name] = night, begins
     return scorings, notes
 
 
-def _seconds_after(night: Hypnogram, recording: Recording, label: str) -> float:
-    """Return the seconds from the recording's start to the scoring's, by their clocks."""
-    begins = begins_after(night, recording)
-    if begins is None:
-        raise InputError(
-            f"{label} begins at {night.start:%Y-%m-%d %H:%M:%S}, but recording {recording.id!r} at "
-            f"{recording.start:%Y-%m-%d %H:%M:%S} and lasts {recording.seconds:,.0f} s: they do not overlap. "
-            "Is it another night's?"
-        )
-    return begins
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedScoring:
-    """A hypnogram and when it begins, in seconds since the recording's start (negative: before it)."""
-
-    hypnogram: Hypnogram
-    begins: float = 0.0
-
-
 def lay_over(
-    recording: Recording, scorings: Mapping[str, PlacedScoring], *, trailing: bool = False
+    recording: Recording, scorings: Mapping[str, tuple[Hypnogram, float]], *, trailing: bool = False
 ) -> Recording:
-    """Return the recording with these scorings by scorer; its notes say what was done to make them fit.
+    """Return the recording with scorings by scorer, each with the second at which it begins.
 
     Scored epochs beyond the recording's end are left out, with a warning unless `trailing`.
     """
-    cuts = {name: _cut(scoring) for name, scoring in scorings.items()}
+    cuts = {name: _cut(begins, night.epoch_seconds) for name, (night, begins) in scorings.items()}
     if len({round(cut, 3) for cut in cuts.values()}) > 1:
         shown = ", ".join(f"{name} {cut:g} s" for name, cut in cuts.items())
         raise FileFormatError(
@@ -284,10 +253,17 @@ def lay_over(
     if cut:
         recording = crop_recording(recording, cut, recording.seconds)
         notes = (f"its epochs begin {cut:g} s after the recording: the signals before that are left out",)
-    fitted = {}
-    for name, scoring in scorings.items():
-        fitted[name] = fit(scoring.hypnogram, recording, scoring.begins - cut, trailing=trailing)
+    fitted = {
+        name: fit(night, recording, begins - cut, trailing=trailing)
+        for name, (night, begins) in scorings.items()
+    }
     return replace(recording, scorings=fitted, notes=recording.notes + notes)
+
+
+def _cut(begins: float, epoch_seconds: float) -> float:
+    """Return the seconds from the recording's start to the first boundary between epochs."""
+    cut = begins % epoch_seconds
+    return 0.0 if min(cut, epoch_seconds - cut) <= SNAP * epoch_seconds else cut
 
 
 def fit(night: Hypnogram, recording: Recording, begins: float = 0.0, *, trailing: bool = False) -> Hypnogram:
@@ -354,10 +330,3 @@ def crop_recording(recording: Recording, first_seconds: float, end_seconds: floa
         lights_off_seconds=None if lights_off is None else lights_off - first_seconds,
         lights_on_seconds=None if lights_on is None else lights_on - first_seconds,
     )
-
-
-def _cut(scoring: PlacedScoring) -> float:
-    """Return the seconds from the recording's start to the first boundary between epochs."""
-    epoch = scoring.hypnogram.epoch_seconds
-    cut = scoring.begins % epoch
-    return 0.0 if min(cut, epoch - cut) <= SNAP * epoch else cut

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from stageguard.errors import InputError, did_you_mean
 from stageguard.units import quantity_of
@@ -18,44 +18,41 @@ _REFERENCE = r"(?:m1|m2|a1|a2|m1m2|a1a2|ref|le|avg|ar|cz|oz|pz|fz|fpz|f[34]|c[34
 _EEG = rf"(?:eeg\b.*|eeg ?\d*|{_SITE}(?: ?[-_:/] ?{_REFERENCE})?)"
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A role, its labels, the quantities its unit may measure, and labels that are never this role."""
+class Rule(NamedTuple):
+    """A role, its labels, the quantity its unit may measure, and labels that are never this role."""
 
     role: str
-    labels: re.Pattern[str]
-    quantities: tuple[str, ...] = ()
-    never: re.Pattern[str] | None = None
-
-
-def _rule(role: str, labels: str, quantities: str = "", never: str = "") -> Rule:
-    banned = re.compile(never) if never else None
-    return Rule(role, re.compile(labels), tuple(quantities.split()), banned)
+    labels: str
+    quantity: str = ""
+    never: str = r"(?!)"
 
 
 # Tried in this order: "EMG chin" is not EEG, "EEG ECG" is ECG, "EOG" comes before "E".
 RULES = (
-    _rule("radar_i", r"radar[ _-]*i\b|^i[ _-]?channel"),
-    _rule("radar_q", r"radar[ _-]*q\b|^q[ _-]?channel"),
-    _rule("radar_phase", r"radar[ _-]*phase", "angle"),
-    _rule("ecg", r"\b(ecg|ekg)|^(ecg|ekg)", "voltage", r"rate|hr\b|qual|stat"),
-    _rule("eog", r"eog|\b(loc|roc)\b|^e[12]\b|^(loc|roc)", "voltage"),
-    _rule(
-        "emg", r"emg|chin|submental|mentalis", "voltage", r"leg|tib|\blat\b|\brat\b|plm|\barm|masseter|inter"
+    Rule("radar_i", r"radar[ _-]*i\b|^i[ _-]?channel"),
+    Rule("radar_q", r"radar[ _-]*q\b|^q[ _-]?channel"),
+    Rule("radar_phase", r"radar[ _-]*phase", "angle"),
+    Rule("ecg", r"\b(ecg|ekg)|^(ecg|ekg)", "voltage", r"rate|hr\b|qual|stat"),
+    Rule("eog", r"eog|\b(loc|roc)\b|^e[12]\b|^(loc|roc)", "voltage"),
+    Rule(
+        "emg",
+        r"emg|chin|submental|mentalis",
+        "voltage",
+        r"leg|tib|\blat\b|\brat\b|plm|\barm|masseter|inter",
     ),
-    _rule("thorax", r"\bthor|^tho\b|thx|\bchest|\bthorac"),
-    _rule("abdomen", r"\babd|\bbelly|\babdo"),
-    _rule(
+    Rule("thorax", r"\bthor|^tho\b|thx|\bchest|\bthorac"),
+    Rule("abdomen", r"\babd|\bbelly|\babdo"),
+    Rule(
         "airflow",
         r"air ?flow|new ?air|^flow|\bflow\b|nasal|cannula|thermist|thermoc|^therm|ptaf",
         "",
         r"snore|rate",
     ),
-    _rule("spo2", r"sp ?o2|sa ?o2|^so2|o2 ?sat|osat|oximetry$|^sat\b", "share", r"stat|qual|puls"),
-    _rule("heart_rate", r"^h\.? ?r\.?$|heart ?rate|pulse ?rate|^pr$|^pulse$|^bpm$", "rate"),
-    _rule("temperature", r"\btemp", "temperature"),
-    _rule("counts", r"^activity|^counts?$|actigra", "count"),
-    _rule("eeg", rf"^{_EEG}$", "voltage", r"qual|imped|stat"),
+    Rule("spo2", r"sp ?o2|sa ?o2|^so2|o2 ?sat|osat|oximetry$|^sat\b", "share", r"stat|qual|puls"),
+    Rule("heart_rate", r"^h\.? ?r\.?$|heart ?rate|pulse ?rate|^pr$|^pulse$|^bpm$", "rate"),
+    Rule("temperature", r"\btemp", "temperature"),
+    Rule("counts", r"^activity|^counts?$|actigra", "count"),
+    Rule("eeg", rf"^{_EEG}$", "voltage", r"qual|imped|stat"),
 )
 SLOW_EMG_HZ = 20.0  # below this rate, an EMG channel is the envelope of an EMG
 _FIRST_EEG = ("c4", "c3", "f4", "f3", "o2", "o1", "cz", "fpz", "fz", "pz", "oz", "fp2", "fp1")
@@ -101,14 +98,11 @@ def find_label(wanted: str, labels: Sequence[str], role: str, name: str) -> str 
 
 
 def _role_of(label: str, unit: str) -> str | None:
-    plain = _plain(label)
-    quantity = quantity_of(unit)
+    plain, quantity = _plain(label), quantity_of(unit)
     for rule in RULES:
-        if not rule.labels.search(plain) or (rule.never is not None and rule.never.search(plain)):
-            continue
-        if rule.quantities and quantity is not None and quantity not in rule.quantities:
-            continue
-        return rule.role
+        is_named = re.search(rule.labels, plain) and not re.search(rule.never, plain)
+        if is_named and (quantity is None or rule.quantity in ("", quantity)):
+            return rule.role
     return None
 
 
