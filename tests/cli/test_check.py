@@ -156,7 +156,7 @@ def test_many_files_are_rows_and_failures_a_table(run, tmp_path):
     ]
     (tmp_path / "zero.txt").write_bytes(b"")
     ran = run("check", *files, tmp_path / "zero.txt", tmp_path / "gone.txt", "-p", PROFILE)
-    assert ran.code == 1
+    assert ran.code == 3
     assert "1 of 3 nights are like 9 of 10 expert nights." in ran.out
     assert "2 of 5 files failed" in ran.err
     assert "is empty" in ran.err

@@ -146,7 +146,7 @@ def test_failures_are_rows_and_the_others_go_on(run, night):
     expert = night / "experts" / "n1.txt"
     short = write_stages(night / "short.txt", "WWW222")
     ran = run("compare", expert, night / "n1.csv", short, night / "gone.csv")
-    assert ran.code == 1
+    assert ran.code == 3
     assert "n1.csv" in ran.out
     assert "2 of 3 files failed" in ran.err
     problem = "n1.txt has 240 epochs and does not say how long they are, expected 6 as in the other file"
@@ -304,7 +304,7 @@ def test_a_folder_for_each_scorer_gives_many_nights(run, panel, tmp_path):
 def test_a_night_with_other_epochs_fails_and_the_others_go_on(run, panel, tmp_path):
     (tmp_path / "ben" / "n1.txt").write_text("W\nN1\nR\nN3\n")
     ran = merge(run, *panel, to="out")
-    assert ran.code == 1
+    assert ran.code == 3
     assert mentions(ran.out, "2 nights")
     assert mentions(" ".join(ran.err.split()), "n1.txt", 4, 80)
 

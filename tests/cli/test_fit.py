@@ -113,7 +113,7 @@ def test_a_bad_night_is_a_row_and_not_the_end(folder, run):
     (folder / "experts" / "n4.txt").unlink()
     options = ("--expert", "experts", "--subjects", "subjects.csv", "--base", BASE)
     ran = run("fit", *nights(folder), *options, "-o", "lab.toml")
-    assert ran.code == 1
+    assert ran.code == 3
     assert "2 of 6 files failed" in ran.err
     assert mentions(ran.err.replace("\n", " "), "'n4'")
     assert sg.Profile.load("lab.toml").provenance["n_nights"] == 4
@@ -156,7 +156,7 @@ def test_a_night_that_is_not_in_the_table(folder, run):
     (folder / "subjects.csv").write_text("id,subject\n" + "".join(f"n{i},s{i}\n" for i in range(1, 8)))
     options = ("--expert", "experts", "--subjects", "subjects.csv", "--base", BASE)
     ran = run("fit", *nights(folder), *options, "-o", "x.toml")
-    assert ran.code == 1
+    assert ran.code == 3
     assert mentions(ran.err.replace("\n", " "), "'n0'", "subjects.csv")
     assert mentions(ran.out.replace("\n", " "), "n6", "n7")
 

@@ -122,7 +122,7 @@ def test_nights_of_one_person_count_once(run, tmp_path):
     assert found["stageguard"]["n_people"] == 3
     (tmp_path / "who.tsv").write_text("id\tsubject\nn0\tp\n")
     ran = run("grade", "nights", "--expert", "scored", "--subjects", "who.tsv", "--json")
-    assert ran.code == 1
+    assert ran.code == 3
     assert [file["ok"] for file in ran.json["files"]] == [True, False, False, False]
 
 
@@ -242,7 +242,7 @@ def test_a_bad_night_fails_and_the_others_go_on(run, tmp_path):
     for scorer in ("anna", "ben"):
         (tmp_path / "scored" / scorer / "n3.txt").unlink()
     ran = run("grade", "nights", "--expert", "scored", "--json")
-    assert ran.code == 1
+    assert ran.code == 3
     assert [file["ok"] for file in ran.json["files"]] == [True, False, True, False]
     assert mentions(ran.json["files"][1]["error"], 4, 200)
     assert mentions(ran.json["files"][3]["error"], "1 of 3")
@@ -281,7 +281,7 @@ def test_the_remedy_for_other_epochs_is_one_of_this_command(run, tmp_path):
     scoring = next((tmp_path / "scored").glob("*/n0.txt"))
     scoring.write_text("\n".join(scoring.read_text().split()[:90]) + "\n")
     ran = run("grade", "nights", "--expert", "scored")
-    assert ran.code == 1
+    assert ran.code == 3
     assert "--align --expert-epoch-seconds" in " ".join(ran.err.split())
     assert "stageguard compare" not in " ".join(ran.err.split())
 

@@ -230,7 +230,7 @@ def test_a_bad_file_among_good_ones_is_a_failure_of_its_own(run, night, fitted, 
     bad = tmp_path / "bad.csv"
     bad.write_text("W,N,R\n0.9,0.9,0.9\n")
     ran = run("intervals", night, bad, "-p", fitted, *OURS)
-    assert ran.code == 1
+    assert ran.code == 3
     assert "tst_minutes" in ran.out
     assert "1 of 2 files failed" in ran.err
 

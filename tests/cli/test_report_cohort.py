@@ -148,7 +148,7 @@ def test_bad_files_are_rows_and_the_others_go_on(run, out, tmp_path):
     (out / "failures.tsv").write_bytes(b"\xff\xfe\x00")
     page = tmp_path / "cohort.html"
     ran = run("report", out, "-o", page)
-    assert ran.code == 1
+    assert ran.code == 3
     assert "3 of 4 files failed" in ran.err
     found = failures(page)
     assert sorted(found) == ["<b>", "n1", "n2"]
@@ -160,7 +160,7 @@ def test_the_second_night_of_a_name_fails(run, tmp_path):
     for name in ("n1.txt", "n2.txt", "n2.hyp"):
         (tmp_path / name).write_text("W\nN1\nN2\nR\n" * 60)
     page = tmp_path / "cohort.html"
-    assert run("report", tmp_path, "-o", page).code == 1
+    assert run("report", tmp_path, "-o", page).code == 3
     assert "is night 'n2' like n2." in failures(page)["n2"]
     assert sorted(data_of(page)["ids"]) == ["n1", "n2"]
 

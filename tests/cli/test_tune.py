@@ -61,7 +61,7 @@ def test_json_holds_profile_and_nights(folder, run):
 def test_a_bad_file_is_a_problem_and_the_others_are_tuned_on(folder, run):
     (folder / "nights" / "bad.csv").write_text("W,N,R\n0.5,9,0.1\n")
     ran = run("tune", "nights", "--base", BASE, "-o", "t.toml")
-    assert ran.code == 1
+    assert ran.code == 3
     assert "bad.csv" in ran.err
     assert sg.Profile.load(folder / "t.toml").provenance["n_nights"] == 10
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cli_runner import Runner
+from stageguard.study.figures import FORMATS
 from stageguard.study.store import read_results
-from stageguard.study.table import FORMATS
 from stageguard.study.tables import TABLES
 
 STUDIES = Path(__file__).parents[2] / "studies"

@@ -49,7 +49,7 @@ def _open_streams() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0 ok, 1 a data problem (one line), 2 wrong usage, 129 to 143 stopped."""
+    """Run the command line and exit: 0 ok, 1 failed, 2 wrong usage, 3 some files failed, 129 on: stopped."""
     warnings.showwarning = _show_warning
     _open_streams()
     for stream in (sys.stdout, sys.stderr):

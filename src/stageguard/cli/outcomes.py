@@ -21,6 +21,7 @@ from stageguard.runner.run import Outcome, TaskType, Value, run_files, succeeded
 
 MOST_NOTES = 8  # remarks on many files in one line
 MOST_ROWS = MOST_IN_FULL  # nights that are shown one by one
+PARTIAL_FAILURE = 3  # exit code where some files failed and others did not
 MOST_PROBLEMS = 20  # different problems that are printed
 PLACE_STYLE = {"below": "yellow", "inside": "green", "above": "yellow", "early": "red"}
 
@@ -65,11 +66,11 @@ def finish(
 
 
 def end(outcomes: Outcomes, notes: Sequence[str] = (), *, as_json: bool, heading: str = "Note") -> None:
-    """Print remarks on the run and failures; exit with 1 if there are any failures."""
+    """Print remarks on the run and failures; exit with 1 if all failed, with 3 if some did."""
     print_notes(notes, as_json=as_json, heading=heading)
     print_problems(outcomes, as_json=as_json)
     if not all(outcome.ok for outcome in outcomes):
-        raise Exit(1)
+        raise Exit(PARTIAL_FAILURE if any(outcome.ok for outcome in outcomes) else 1)
 
 
 def print_headline(file: str, night: RecordingFacts, out: Console, link: str, lights: str = "") -> None:

@@ -20,8 +20,7 @@ from stageguard.measures.grade import GradeCard
 from stageguard.measures.samples import METHOD_OF_GROUPS, METHOD_OF_TABLE, Estimate, bland_altman, estimate
 from stageguard.night.quantities import EARLY_WORDS, Quantity, quantity_of, steered_words
 from stageguard.report.summary import shown, shown_rows, titled
-from stageguard.study.table import Cell
-from stageguard.study.table import Table as PaperTable
+from stageguard.report.table import Cell, Table, numbers
 
 
 def column_titles(cohort: CohortTable) -> dict[str, str]:
@@ -242,7 +241,7 @@ def paper_text(cohort: Cohort, path: Path, notes: list[str]) -> str:
     return paper_table(cohort, notes).text(SUFFIXES[path.suffix.lower()])
 
 
-def paper_table(cohort: Cohort, notes: list[str]) -> PaperTable:
+def paper_table(cohort: Cohort, notes: list[str]) -> Table:
     """Return a row per quantity: means of each scoring and, with experts, bias and limits of agreement."""
     table = cohort.compared
     scorings = [name for name in ("before", "after") if name in table.values]
@@ -261,12 +260,12 @@ def paper_table(cohort: Cohort, notes: list[str]) -> PaperTable:
     compared = [METHOD_OF_TABLE] if "expert" in table.values else []
     steered = [f"{steered_words(table.n_steered)}."] if table.n_steered else []
     remarks = [f"{note}." for note in notes]
-    return PaperTable(
+    return Table(
+        numbers(*columns),
+        rows,
         f"Sleep statistics of {len(table.night_ids)} nights, mean ± standard deviation",
-        tuple(columns),
-        tuple(rows),
-        notes=tuple(filter(None, [*compared, *steered, *remarks])),
-        row_decimals=tuple(decimals),
+        notes=[*compared, *steered, *remarks],
+        row_digits=decimals,
     )
 
 

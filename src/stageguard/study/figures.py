@@ -13,11 +13,12 @@ from stageguard.arrays import Floats
 from stageguard.errors import InputError
 from stageguard.files import write_together
 from stageguard.lazy import library
+from stageguard.report.table import Table
 from stageguard.study.store import ARGMAX, EXPERT, FIGURES, PAPER, TABLES_FOLDER, Results, means
-from stageguard.study.table import FORMATS, Table
 from stageguard.study.tables import TABLES, TITLES
 from stageguard.study.variants import LONGEST_BOUT
 
+FORMATS = ("md", "tex", "csv")  # of tables
 # Okabe and Ito's palette, for red-green blind readers and for printing in grey.
 COLOURS = {EXPERT: "#000000", ARGMAX: "#E69F00", PAPER: "#0072B2"}
 WIDEST = 24  # total letters of the stages' names; beyond, names are vertical

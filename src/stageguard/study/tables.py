@@ -20,6 +20,7 @@ from stageguard.measures.samples import (
     improvement_percent,
     paired,
 )
+from stageguard.report.table import Cell, Column, Table
 from stageguard.study.config import BASE, PENALTY, Contrast, Robustness
 from stageguard.study.store import (
     ARGMAX,
@@ -38,7 +39,8 @@ from stageguard.study.store import (
     means,
     select,
 )
-from stageguard.study.table import Cell, Column, Table
+
+Heading = str | tuple[str, int]  # of a column of words, or of numbers with these decimals
 
 TITLES = {
     EXPERT: "expert",
@@ -65,9 +67,9 @@ METRICS = {  # heading and decimals of each number in tables
     "rem_latency_minutes_error": ("REM latency error (min)", 1),
 }
 MAIN = ("tvr_percent", "fi", "accuracy", "kappa")  # of the main comparison
-MAIN_COLUMNS: list[Column] = [METRICS[metric] for metric in MAIN]
+MAIN_COLUMNS: list[Heading] = [METRICS[metric] for metric in MAIN]
 DOWNSTREAM = ("tst_minutes", "rem_latency_minutes", "se_percent", "waso_minutes", "awakenings")
-BY: tuple[Column, ...] = ("network", "stages by")
+BY: tuple[Heading, ...] = ("network", "stages by")
 STARS_NOTE = (
     "Mean ± SD over test subjects, nights of one subject averaged. Stars: two-sided Wilcoxon signed-rank "
     "test against argmax of the same network, Bonferroni-corrected over networks and ways to guard of the "
@@ -80,10 +82,16 @@ Row = tuple[Cell, ...]
 Lines = Sequence[Row]
 
 
-def _table(results: Results, title: str, columns: Iterable[Column], rows: Lines, *notes: str) -> Table:
+def _table(results: Results, title: str, columns: Iterable[Heading], rows: Lines, *notes: str) -> Table:
     """Return a table that names its study, with what is to be known of the study among the notes."""
     title = f"{title}: {results.config.title}"
-    return Table(title, tuple(columns), tuple(rows), (*results.warnings, *notes, *about(results)))
+    return _made(title, columns, rows, (*results.warnings, *notes, *about(results)))
+
+
+def _made(title: str, columns: Iterable[Heading], rows: Lines, notes: Sequence[str]) -> Table:
+    """Return a table; a number in a column of words, such as a count, has three decimals."""
+    named = [(each, 3) if isinstance(each, str) else each for each in columns]
+    return Table([Column(name, digits=digits) for name, digits in named], rows, title, notes)
 
 
 def about(results: Results) -> list[str]:
@@ -298,7 +306,8 @@ def penalty_table(results: Results) -> Table:
         by = TITLES[ARGMAX] if row[1] == TITLES[PENALTY] else row[1]  # without a decoder, λ = 0 is argmax
         reference = first.setdefault(by, recall.mean)
         rows.append((*row[:after], 100 * recall.mean / reference if reference else NAN, *row[after:]))
-    columns = (*table.columns[:after], ("relative recall (%)", 0), *table.columns[after:])
+    relative = Column("relative recall (%)", digits=0)
+    columns = (*table.columns[:after], relative, *table.columns[after:])
     return replace(table, columns=columns, rows=tuple(rows))
 
 
@@ -334,14 +343,14 @@ def transitions_table(results: Results) -> Table:
     folds = dict(sorted(pairs))
     rows: list[Row] = [(f"fold {number}", *row) for number, row in folds.items()]
     rows.append(("largest less smallest", *np.ptp(list(folds.values()), axis=0).tolist()))
-    columns: list[Column] = ["fold", *((f"{a}→{b}", 4) for a in stages for b in stages)]
+    columns: list[Heading] = ["fold", *((f"{a}→{b}", 4) for a in stages for b in stages)]
     return _table(results, "Transition probabilities of each fold's training subjects", columns, rows)
 
 
 def networks_table(results: Results) -> Table:
     """Return the agreement of every two networks with each other, before and after."""
     pairs = list(combinations(results.backbones, 2))
-    columns: list[Column] = ["pair"]
+    columns: list[Heading] = ["pair"]
     cells: list[list[Estimate]] = []  # by column and pair
     for variant in SHOWN:
         loss = results.trained if variant in ALONE else BASE
@@ -429,7 +438,7 @@ def contrasts_table(results: Results) -> Table:
         title = f"{ARCHITECTURE[named.statistic]}: {named.group} {named.first} vs {named.second}"
         counts = (str(found[0].n_second), str(found[0].n_first))
         rows.append((title, *counts, *(d.difference for d in found), *(d.d for d in found)))
-    columns: list[Column] = ["comparison", "n first", "n second"]
+    columns: list[Heading] = ["comparison", "n first", "n second"]
     columns += [(f"{what}, {title}", n) for what, n in (("Δ", 1), ("d", 2)) for _, title, _ in shown]
     note = f"Second group less first; d: Cohen's. {NO_REM_NOTE}"
     title = f"Recovery of group differences, {name}"
@@ -492,7 +501,7 @@ def main_across(studies: Sequence[Results], metric: str) -> Table:
     title = f"{title.replace('accuracy', 'Accuracy')} over all studies"
     columns = (*BY, *((results.config.name, decimals) for results in studies))
     notes = (*_study_notes(studies), STARS_NOTE)
-    return Table(title, columns, tuple(rows), notes)
+    return _made(title, columns, rows, notes)
 
 
 def downstream_across(studies: Sequence[Results]) -> Table:
@@ -503,11 +512,11 @@ def downstream_across(studies: Sequence[Results]) -> Table:
             before = results.of(name, ARGMAX)
             cells = (paired(means(before, ERRORS[m]), means(found, ERRORS[m])) for m in DOWNSTREAM)
             rows.append((name, results.config.name, title, *cells))
-    columns: list[Column] = ["network", "study", "stages by"]
+    columns: list[Heading] = ["network", "study", "stages by"]
     columns += [(ARCHITECTURE[metric], 2) for metric in DOWNSTREAM]
     notes = (f"{OVER_SUBJECTS} Stars against argmax, not corrected.", NO_REM_NOTE)
     title = "Errors of sleep architecture by network and study"
-    return Table(title, tuple(columns), tuple(rows), (*_study_notes(studies), *notes))
+    return _made(title, columns, rows, (*_study_notes(studies), *notes))
 
 
 def _study_notes(studies: Sequence[Results]) -> list[str]:

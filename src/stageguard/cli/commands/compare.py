@@ -17,7 +17,7 @@ from stageguard.cli import options as opt
 from stageguard.cli.cohort_nights import listed_nights
 from stageguard.cli.command import command, option
 from stageguard.cli.outcomes import MOST_ROWS, end, first_few, run_shown, short_names
-from stageguard.cli.render import Answer, Table, numbers, print_line, words
+from stageguard.cli.render import Answer, print_line
 from stageguard.cli.scored_files import (
     Experts,
     ReadOptions,
@@ -49,6 +49,7 @@ from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile
+from stageguard.report.table import Table, numbers, words
 from stageguard.review.journal import REVIEW_SUFFIX, read_journal
 from stageguard.review.scorings import read_reviewed
 from stageguard.runner.inputs import Input, find_inputs, is_sample_list, scoring_of
@@ -496,8 +497,10 @@ def _on_one_night(panel: list[Hypnogram], files: Sequence[Path]) -> list[Hypnogr
     """Return scorings on the epochs of the first; errors name the files."""
     matched = []
     for scoring, path in zip(panel, files, strict=True):
-        with naming_nights([path.name, files[0].name]):
+        try:
             matched.append(on_epochs_of(panel[0], scoring))
+        except InputError as error:
+            raise InputError(f"{path.name}: {error}") from None
     return matched
 
 
@@ -523,4 +526,4 @@ def _votes(merged: Hypnogram, panel: Sequence[Hypnogram]) -> str:
     onsets = (merged.offset_seconds + np.arange(merged.n_epochs) * merged.epoch_seconds).tolist()
     lengths = [merged.epoch_seconds] * merged.n_epochs
     rows = list(zip(onsets, lengths, merged.stages.tolist(), n_for, n_scored, strict=True))
-    return Table(words("onset", "duration", "stage", "votes", "scorers"), rows).text(".tsv")
+    return Table(words("onset", "duration", "stage", "votes", "scorers"), rows).text("tsv")
