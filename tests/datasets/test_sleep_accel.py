@@ -7,7 +7,7 @@ import pytest
 
 from dataset_files import sleep_accel_subject
 from messages import naming
-from stageguard.datasets import dataset, entries, recordings
+from stageguard.datasets import entries, recordings
 from stageguard.errors import FileFormatError, InputError
 
 STAGES = [0, 0, 1, 2, 3, 4, 5, -1, 0, 2]
@@ -69,17 +69,6 @@ def test_subjects_come_in_the_order_of_their_numbers_from_any_layout(tmp_path):
     assert [entry.missing for entry in found] == [(), (), ()]
 
 
-def test_missing_files_are_named_and_the_rest_is_read(tmp_path):
-    sleep_accel_subject(tmp_path, "46343", STAGES)
-    (tmp_path / "steps" / "46343_steps.txt").unlink()
-    labels_file(tmp_path).unlink()
-    (entry,) = entries("sleep-accel", tmp_path)
-    assert entry.missing == ("steps/46343_steps.txt", "labels/46343_labeled_sleep.txt")
-    recording = entry.read()
-    assert list(recording.signals) == ["acceleration", "heart_rate"]
-    assert recording.scorings == {}
-
-
 def test_epochs_that_are_left_out_are_unscored(tmp_path):
     sleep_accel_subject(tmp_path, "46343", STAGES)
     labels_file(tmp_path).write_text("30 2\n60 2\n150 5\n")
@@ -97,21 +86,13 @@ def test_a_shifted_grid_moves_the_signals_with_it(tmp_path):
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
-        (
-            "labels/46343_labeled_sleep.txt",
-            "0 0\n30 7\n",
-            (7, "30 s", -1, 0, 1, 2, 3),
-        ),
+        ("labels/46343_labeled_sleep.txt", "0 0\n30 7\n", (7, "30 s", -1, 0, 1, 2, 3)),
         ("labels/46343_labeled_sleep.txt", "0 0\n40 0\n", ("40 s", "30 s")),
         ("labels/46343_labeled_sleep.txt", "0 0\n0 2\n", ("0 s", "30 s")),
         ("labels/46343_labeled_sleep.txt", "-600 0\n", ("epoch", "start")),
-        ("labels/46343_labeled_sleep.txt", "", ("labels/46343_labeled_sleep.txt: is empty",)),
-        ("motion/46343_acceleration.txt", "0 1 1\n", (3, 4, 0, 1, 1)),
-        (
-            "motion/46343_acceleration.txt",
-            "<html>\n",
-            ("motion/46343_acceleration.txt", "table of numbers"),
-        ),
+        ("labels/46343_labeled_sleep.txt", "", ("labels/46343_labeled_sleep.txt: begins with ''",)),
+        ("motion/46343_acceleration.txt", "0 1 1\n", ("'0 1 1", 4)),
+        ("motion/46343_acceleration.txt", "<html>\n", ("motion/46343_acceleration.txt", "'<html>", 4)),
         ("heart_rate/46343_heartrate.txt", "900,60\n", ("nothing", "300 s")),
     ],
 )
@@ -120,16 +101,3 @@ def test_damaged_files_are_named(tmp_path, file, text, message):
     (tmp_path / file).write_text(text)
     with pytest.raises(FileFormatError, match=naming(*message)):
         one(tmp_path)
-
-
-def test_a_simulated_night_is_marked(tmp_path):
-    sleep_accel_subject(tmp_path, "46343", STAGES)
-    assert not one(tmp_path).is_synthetic
-    (tmp_path / "synthetic.json").write_text("{}")
-    assert one(tmp_path).is_synthetic
-
-
-def test_what_is_said_of_it():
-    facts = dataset("Sleep_Accel")
-    assert (facts.access, facts.n_subjects, facts.modality) == ("open", 31, "actigraphy")
-    assert "Institutional Review Board" in facts.ethics

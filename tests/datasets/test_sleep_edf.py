@@ -11,7 +11,7 @@ import pytest
 
 from messages import naming
 from recording_files import channel, sleep_edf_night, write_edf
-from stageguard.datasets import dataset, entries, recordings
+from stageguard.datasets import entries, recordings
 from stageguard.datasets.sleep_edf import around_sleep, read_tables
 from stageguard.errors import FileFormatError, InputError, StageGuardWarning
 
@@ -25,11 +25,6 @@ def tree(tmp_path):
     sleep_edf_night(tmp_path / "sleep-cassette", "SC4002E0", NIGHT)
     sleep_edf_night(tmp_path / "sleep-telemetry", "ST7011J0", NIGHT)
     return tmp_path
-
-
-def test_nights_and_subjects(tree):
-    found = {recording.id: recording.subject for recording in recordings("sleep-edf", tree)}
-    assert found == {"SC4001": "SC400", "SC4002": "SC400", "ST7011": "ST701"}
 
 
 def test_a_cassette_night(tree):
@@ -66,20 +61,6 @@ def test_choosing_nights(tree):
         list(entries("sleep-edf", tree, study="tape"))
 
 
-def test_a_missing_hypnogram_is_told(tree):
-    (tree / "sleep-cassette" / "SC4002EC-Hypnogram.edf").unlink()
-    entry = list(entries("sleep-edf", tree))[1]
-    assert (entry.id, entry.missing) == ("SC4002", ("SC4002E?-Hypnogram.edf",))
-    assert dict(entry.read().scorings) == {}
-
-
-def test_a_cut_file_is_one_line(tree):
-    path = tree / "sleep-cassette" / "SC4001E0-PSG.edf"
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(FileFormatError, match=r"^SC4001E0-PSG.edf: holds 9 of the 10 data records"):
-        next(recordings("sleep-edf", tree))
-
-
 def test_only_around_sleep(tree):
     whole = next(recordings("sleep-edf", tree))
     recording = next(recordings("sleep-edf", tree, around_sleep_minutes=0.5))
@@ -89,12 +70,6 @@ def test_only_around_sleep(tree):
     assert around_sleep(whole, 60).seconds == whole.seconds
     with pytest.raises(InputError, match="around_sleep_minutes is -1"):
         list(entries("sleep-edf", tree, around_sleep_minutes=-1))
-
-
-def test_a_night_without_sleep_stays_whole(tmp_path):
-    sleep_edf_night(tmp_path, "SC4001E0", ["W", "W", "?"])
-    (recording,) = recordings("sleep-edf", tmp_path, around_sleep_minutes=1)
-    assert recording.seconds == 90
 
 
 def test_lights_off_from_csv(tree):
@@ -154,8 +129,3 @@ def test_the_real_hypnogram_over_a_recording(tmp_path, data_dir):
     assert np.unique(night.labels).tolist() == [0, 1, 2, 3, 4]
     (part,) = recordings("sleep-edf", tmp_path, around_sleep_minutes=30)
     assert part.scorings["scorer C"].n_epochs == 841  # the number usually reported for this night
-
-
-def test_what_is_known_of_it():
-    known = dataset("sleep-edf")
-    assert (known.access, known.n_recordings, known.page) == ("open", 197, "datasets/sleep-edf.md")

@@ -7,9 +7,8 @@ import pytest
 
 from dataset_files import sleepbrl_record, write_annotations
 from messages import naming
-from stageguard.datasets import entries, recordings
+from stageguard.datasets import recordings
 from stageguard.errors import FileFormatError, InputError
-from stageguard.formats.recordings.wfdb import read_wfdb_annotations
 
 
 def one(folder, **options):
@@ -43,14 +42,6 @@ def test_another_pair_can_be_the_main_one(tmp_path):
         one(tmp_path, pair=9)
 
 
-def test_a_record_without_stages_is_named_and_read(tmp_path):
-    sleepbrl_record(tmp_path, "sbj01", "WW", rate_hz=10)
-    (tmp_path / "sbj01.edf.atr").unlink()
-    (entry,) = entries("sleepbrl", tmp_path)
-    assert entry.missing == ("sbj01.edf.atr",)
-    assert entry.read().scorings == {}
-
-
 def test_stages_told_at_changes_only_hold_until_the_next(tmp_path):
     sleepbrl_record(tmp_path, "sbj01", "WWWWWW", rate_hz=10)
     write_annotations(tmp_path / "sbj01.edf.atr", [(0, "W"), (900, "2"), (1500, "R")])
@@ -77,21 +68,3 @@ def test_wrong_stages_are_refused(tmp_path, marks, message):
     write_annotations(tmp_path / "sbj01.edf.atr", marks)
     with pytest.raises(FileFormatError, match=naming(*message)):
         one(tmp_path)
-
-
-def test_a_cut_annotation_file_is_refused(tmp_path):
-    sleepbrl_record(tmp_path, "sbj01", "WWW", rate_hz=10)
-    path = tmp_path / "sbj01.edf.atr"
-    path.write_bytes(path.read_bytes()[:-2])
-    with pytest.raises(FileFormatError, match=naming("sbj01.edf.atr", "mark of its")):
-        one(tmp_path)
-
-
-def test_annotations_agree_with_the_wfdb_package(tmp_path):
-    wfdb = pytest.importorskip("wfdb")
-    samples = np.array([0, 5, 1028, 70_000, 200_000])
-    texts = ["W", "R", "a longer note", "2", "3"]
-    wfdb.wrann("night", "atr", samples, symbol=['"'] * 5, aux_note=texts, fs=50, write_dir=str(tmp_path))
-    found = read_wfdb_annotations(tmp_path / "night.atr")
-    assert [(mark.sample, mark.text) for mark in found.marks] == list(zip(samples, texts, strict=True))
-    assert found.rate_hz == 50

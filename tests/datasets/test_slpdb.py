@@ -9,9 +9,9 @@ import pytest
 
 from messages import naming
 from recording_files import slpdb_record, write_wfdb_annotations
-from stageguard.datasets import dataset, entries, recordings
+from stageguard.datasets import recordings
 from stageguard.datasets.slpdb import read_stages, subject_of
-from stageguard.errors import FileFormatError, InputError, StageGuardWarning
+from stageguard.errors import FileFormatError, StageGuardWarning
 
 STAGES = ["4 LA LA", "W", "1 HA", "", "R", "MT", "2 H H"]
 READ = ["N3", "W", "N1", "?", "R", "?", "N2"]
@@ -66,28 +66,6 @@ def test_whose_a_record_is(record, subject):
     assert subject_of(record) == subject
 
 
-def test_choosing_subjects(tmp_path):
-    for name in ("slp01a", "slp01b", "slp03"):
-        slpdb_record(tmp_path, name, ["W"])
-    assert [entry.id for entry in entries("slpdb", tmp_path, subjects="slp01")] == ["slp01a", "slp01b"]
-    with pytest.raises(InputError, match="subjects names nobody"):
-        list(entries("slpdb", tmp_path, subjects=" , "))
-
-
-def test_missing_files_are_told(tmp_path):
-    slpdb_record(tmp_path, "slp03", ["W", "2"])
-    (tmp_path / "slp03.st").unlink()
-    (tmp_path / "slp03.ecg").unlink()
-    (entry,) = entries("slpdb", tmp_path)
-    assert entry.missing == ("slp03.ecg", "slp03.st")
-    recording = entry.read()
-    assert "beats" not in recording.signals
-    assert dict(recording.scorings) == {}
-    (tmp_path / "slp03.dat").unlink()
-    with pytest.raises(FileFormatError, match=naming("'slp03.dat'")):
-        entry.read()
-
-
 @pytest.mark.parametrize(
     ("marks", "expected"),
     [
@@ -128,8 +106,3 @@ def test_real_stages_and_beats(tmp_path, data_dir):
     assert list(recording.signals) == ["ecg", "eeg", "blood_pressure", "thorax", "beats"]
     assert recording.scorings["expert"].n_epochs == 240
     np.testing.assert_allclose(recording.channel("beats").values[1:], intervals[1:], atol=1e-6)
-
-
-def test_what_is_known_of_it():
-    known = dataset("slpdb")
-    assert (known.access, known.n_subjects, known.n_recordings) == ("open", 16, 18)

@@ -71,35 +71,28 @@ class Dataset:
         """Find the recordings in a folder, without reading their signals."""
         path = local_only(location(folder), "a dataset")
         if not path.exists():
-            raise InputError(
-                f"folder {path} does not exist, expected {self.title}. {self.how_to_get.rstrip('.')}. "
-                f"More: stageguard data show {self.name}"
-            )
+            raise InputError(f"folder {path} does not exist, expected {self.title}. {self.how_to_get}")
         unknown = sorted(set(options) - set(self.options))
         if unknown:
             known = ", ".join(self.options) or "none"
-            raise InputError(
-                f"option {unknown[0]!r} is not one of dataset {self.name!r}; its options: {known}."
-            )
-        wanted = _wanted_subjects(options.pop("subjects", None))
-        return self._found(path, wanted, options)
+            raise InputError(f"{self.name!r} has no option {unknown[0]!r}; its options: {known}.")
+        return self._found(path, _wanted_subjects(options.pop("subjects", None)), options)
 
     def _found(
         self, folder: Path, wanted: frozenset[str] | None, options: Mapping[str, Any]
     ) -> Iterator[Entry]:
         """Yield the recordings of the wanted subjects; refuse a folder without any recording."""
-        is_empty = True
+        entry = None
         for entry in import_module(f"{__name__}.{self.name.replace('-', '_')}").find(folder, **options):
-            is_empty = False
             if wanted is None or entry.subject.upper() in wanted:
                 yield entry
-        if is_empty:
+        if entry is None:
             chosen = "".join(f", {name}={value}" for name, value in options.items())
             archive = next(iter(sorted(folder.rglob("*.zip"))), None)
             unpack = "" if archive is None else f" {archive.name} is an archive: unpack it."
             raise InputError(
-                f"{folder} holds no recording of {self.title}{chosen}. Expected files such as {self.layout}."
-                f"{unpack} Name the folder they are in."
+                f"{folder} holds no recording of {self.title}{chosen}, expected files such as {self.layout}."
+                f"{unpack}"
             )
 
 
@@ -107,10 +100,10 @@ def _wanted_subjects(subjects: Sequence[str] | str | None) -> frozenset[str] | N
     """Return subjects in capitals, from a list or a text with commas; None means all."""
     if subjects is None:
         return None
-    parts = subjects.split(",") if isinstance(subjects, str) else [str(each) for each in subjects]
+    parts = subjects.split(",") if isinstance(subjects, str) else map(str, subjects)
     names = frozenset(part.strip().upper() for part in parts if part.strip())
     if not names:
-        raise InputError("subjects names nobody, expected a list such as SC400,SC401. Leave it out for all.")
+        raise InputError("subjects is empty, expected a list such as SC400,SC401.")
     return names
 
 
@@ -179,7 +172,7 @@ def recordings(
         Called with the entry and the error of a recording that cannot be read, which is then left out; by
         default the error is raised.
     **options
-        The dataset's own: `stageguard data show NAME` lists them.
+        The dataset's own: ``dataset(name).options`` explains them.
 
     Returns
     -------

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-from stageguard.arrays import Floats, Labels
+from stageguard.arrays import Floats
 from stageguard.datasets import Entry, dataset_error, reading
 from stageguard.files import is_synthetic, local_file, open_file
 from stageguard.formats.hdf5 import opened_hdf5
@@ -26,80 +25,75 @@ CODES = {1: "R", 2: "W", 3: "N"}
 UNDEFINED = (-1, 0, 4)  # codes for undefined: AccuSleePy's, an unused one, AccuSleep's in MATLAB
 
 # Files of a session's folder, in lower case; a table takes precedence over MAT-files of the same session.
-_SIGNAL_FILES = {"eeg.mat": "eeg", "emg.mat": "emg"}
-_TABLE_FILES = ("recording.parquet", "recording.csv")
-_LABEL_FILES = ("labels.mat", "labels.csv")
-_FILES = (*_SIGNAL_FILES, *_TABLE_FILES, *_LABEL_FILES)
+SIGNALS = {"eeg.mat": "eeg", "emg.mat": "emg"}
+TABLES = ("recording.parquet", "recording.csv")
+LABELS = ("labels.mat", "labels.csv")
 _MOUSE = re.compile(r"(mouse|rat|animal|subject|sub|m)[-_ ]?\d+\w*", re.IGNORECASE)
 _GROUP = re.compile(r"(\d+)[-_ ]?hour[-_ ]?recordings?", re.IGNORECASE)
 _HDF5 = b"\x89HDF\r\n\x1a\n"  # in the first bytes of a MAT-file of version 7.3
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Facts(NamedTuple):
     """Facts that the files do not contain."""
 
-    epoch_seconds: float = 4.0  # of the hypnogram; 2.5 keeps the labels as they are
-    label_seconds: float = 2.5
-    rate_hz: float = 512.0
-    unit: str = ""
+    epoch_seconds: float  # of the hypnogram
+    label_seconds: float  # of the labels in the files
+    rate_hz: float
+    unit: str
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(NamedTuple):
     """One folder with one recording."""
 
-    folder: Path
     group: str
     mouse: str
     name: str
+    folder: Path
     files: Mapping[str, Path]  # lower-case name -> file
 
-    @property
-    def id(self) -> str:
-        """Name of the session, independent of where the dataset's folder is."""
-        return "_".join(part for part in (self.group, self.mouse, self.name) if part)
-
-    @property
-    def table(self) -> Path | None:
-        """The table of signals, if the session is in AccuSleePy's format."""
-        return next((self.files[name] for name in _TABLE_FILES if name in self.files), None)
-
-    @property
-    def labels(self) -> Path | None:
-        """The file of the labels."""
-        return next((self.files[name] for name in _LABEL_FILES if name in self.files), None)
+    def first(self, names: tuple[str, ...]) -> Path | None:
+        """Return the first of some files that is there."""
+        return next((self.files[name] for name in names if name in self.files), None)
 
 
-def find(folder: Path, **files: Any) -> Iterator[Entry]:
+def find(
+    folder: Path,
+    *,
+    epoch_seconds: float = 4.0,
+    label_seconds: float = 2.5,
+    rate_hz: float = 512.0,
+    unit: str = "",
+) -> Iterator[Entry]:
     """Find the sessions below a folder: the dataset, one of its groups, one mouse, or one session.
 
     It is not published whether Mouse01 of one group is Mouse01 of the other. They are one subject, so that a
     split never separates them.
     """
-    options = Options(**files)
-    if options.unit:
-        scale_to(options.unit, "uV", what="the signal")  # refuses an unknown unit before any file is read
-    for _, session in sorted(_sessions(folder).items()):
-        read = partial(_read, session, options)
-        yield Entry(session.id, session.mouse, tuple(session.files.values()), read, _missing(session))
-
-
-def _sessions(folder: Path) -> dict[tuple[str, str, str], Session]:
-    sessions: dict[tuple[str, str, str], Session] = {}
+    facts = Facts(epoch_seconds, label_seconds, rate_hz, unit)
+    if unit:
+        scale_to(unit, "uV", what="the signal")  # refuses an unknown unit before any file is read
+    sessions: dict[tuple[str, ...], Session] = {}
     for path, folders, names in os.walk(folder):
         folders.sort()
-        files = {name.lower(): Path(path, name) for name in sorted(names)}
-        known = {
-            name: files[name] for name in (*_SIGNAL_FILES, *_TABLE_FILES, *_LABEL_FILES) if name in files
-        }
-        if not known:
-            continue
-        session = _session(folder, Path(path), known)
-        key = (session.group, session.mouse, session.name)
-        if key not in sessions or (session.table and not sessions[key].table):
-            sessions[key] = session
-    return sessions
+        known = {name.lower(): Path(path, name) for name in sorted(names)}
+        known = {name: known[name] for name in (*SIGNALS, *TABLES, *LABELS) if name in known}
+        if known:
+            session = _session(folder, Path(path), known)
+            if session[:3] not in sessions or (
+                session.first(TABLES) and not sessions[session[:3]].first(TABLES)
+            ):
+                sessions[session[:3]] = session
+    for key, session in sorted(sessions.items()):
+        has_table = session.first(TABLES) is not None
+        missing = (
+            [] if has_table else [name.upper()[:3] + ".mat" for name in SIGNALS if name not in session.files]
+        )
+        missing += [] if session.first(LABELS) else ["labels.csv" if has_table else "labels.mat"]
+        lacks = tuple("/".join(filter(None, (*key[1:], name))) for name in missing)
+        name = "_".join(filter(None, key))  # independent of where the dataset's folder is
+        yield Entry(
+            name, session.mouse, tuple(session.files.values()), partial(_read, name, session, facts), lacks
+        )
 
 
 def _session(root: Path, folder: Path, files: Mapping[str, Path]) -> Session:
@@ -115,29 +109,35 @@ def _session(root: Path, folder: Path, files: Mapping[str, Path]) -> Session:
     at = named[-1] if named else min(below, len(parts) - 1)
     match = _GROUP.fullmatch(parts[groups[-1]]) if groups else None
     group = "" if match is None else f"{match[1]}-hour"
-    return Session(folder, group, parts[at], "_".join(parts[at + 1 :]), files)
+    return Session(group, parts[at], "_".join(parts[at + 1 :]), folder, files)
 
 
-def _missing(session: Session) -> tuple[str, ...]:
-    missing = [] if session.table else [name for name in _SIGNAL_FILES if name not in session.files]
-    names = [name.replace("eeg", "EEG").replace("emg", "EMG") for name in missing]
-    if session.labels is None:
-        names.append("labels.csv" if session.table else "labels.mat")
-    return tuple(f"{session.mouse}/{session.name}/{name}".replace("//", "/") for name in names)
-
-
-def _read(session: Session, options: Options) -> Recording:
-    signals = _signals(session, options)
+def _read(name: str, session: Session, facts: Facts) -> Recording:
+    if (table := session.first(TABLES)) is not None:
+        rows = _columns(table, tuple(SIGNALS.values()))
+    else:
+        files = {role: session.files[name] for name, role in SIGNALS.items() if name in session.files}
+        rows = {role: _vector(path, role.upper()) for role, path in files.items()}
+    if len({len(row) for row in rows.values()}) > 1:
+        lengths = ", ".join(f"{role} {len(row):,}" for role, row in rows.items())
+        raise dataset_error(
+            session.folder, f"its signals differ in length ({lengths} samples), expected the same."
+        )
+    factor = scale_to(facts.unit, "uV")[0] if facts.unit else 1.0
+    signals: dict[str, Signal | Series] = {
+        role: Signal(role.upper(), row * factor, facts.rate_hz, "uV" if facts.unit else "")
+        for role, row in rows.items()
+    }
     seconds = max((signal.seconds for signal in signals.values()), default=None)
-    scoring = None if session.labels is None else _scoring(session.labels, options, seconds)
+    labels = session.first(LABELS)
+    scoring = None if labels is None else _scoring(labels, facts, seconds)
     covariates: dict[str, float | str] = {"species": "mouse"}
     if session.group:
         covariates["group"] = session.group
-    phase = re.search(r"(light|dark)[-_ ]?cycle", session.name, re.IGNORECASE)
-    if phase:
+    if phase := re.search(r"(light|dark)[-_ ]?cycle", session.name, re.IGNORECASE):
         covariates["phase"] = phase[1].lower()
     return Recording(
-        session.id,
+        name,
         session.mouse,
         signals,
         {} if scoring is None else {scoring.scorer or "expert": scoring},
@@ -145,22 +145,6 @@ def _read(session: Session, options: Options) -> Recording:
         is_synthetic=is_synthetic(session.folder),
         source="AccuSleep",
     )
-
-
-def _signals(session: Session, options: Options) -> dict[str, Signal | Series]:
-    if session.table is not None:
-        rows = _columns(session.table, tuple(_SIGNAL_FILES.values()))
-    else:
-        files = {role: session.files[name] for name, role in _SIGNAL_FILES.items() if name in session.files}
-        rows = {role: _vector(path, role.upper()) for role, path in files.items()}
-    if len({len(row) for row in rows.values()}) > 1:
-        lengths = ", ".join(f"{role} {len(row):,}" for role, row in rows.items())
-        raise dataset_error(
-            session.folder, f"its signals differ in length ({lengths} samples), expected the same."
-        )
-    factor = scale_to(options.unit, "uV")[0] if options.unit else 1.0
-    unit = "uV" if options.unit else ""
-    return {role: Signal(role.upper(), row * factor, options.rate_hz, unit) for role, row in rows.items()}
 
 
 def _vector(path: Path, name: str) -> Floats:
@@ -197,7 +181,8 @@ def _columns(path: Path, wanted: tuple[str, ...]) -> dict[str, Floats]:
     return columns
 
 
-def _scoring(path: Path, options: Options, seconds: float | None) -> Hypnogram:
+def _scoring(path: Path, facts: Facts, seconds: float | None) -> Hypnogram:
+    """Return the labels as stages; refuse a number of labels that does not fit the signals."""
     scorer = "expert"
     if path.suffix.lower() == ".mat":
         codes = _vector(path, "labels")
@@ -206,27 +191,21 @@ def _scoring(path: Path, options: Options, seconds: float | None) -> Hypnogram:
         codes = columns["brain_state"]
         # AccuSleePy writes a confidence next to the epochs that it scored
         scorer = "AccuSleePy" if (columns.get("confidence_score", codes * 0) > 0).any() else scorer
-    labels = _labels(path, codes)
-    labelled = len(labels) * options.label_seconds
-    if seconds is not None and abs(labelled - seconds) > max(60.0, 0.01 * seconds):
-        raise dataset_error(
-            path,
-            f"{len(labels):,} labels of {options.label_seconds:g} s last {labelled:g} s, the signals at "
-            f"{options.rate_hz:g} Hz {seconds:g} s. Give label_seconds or rate_hz as they were recorded.",
-        )
-    stages = reepoch_labels(labels, options.label_seconds, options.epoch_seconds)
-    return Hypnogram(stages, WNR3, options.epoch_seconds, scorer=scorer)
-
-
-def _labels(path: Path, codes: Floats) -> Labels:
-    """Return labels of the scheme wnr3 from AccuSleep's codes."""
     labels = np.full(len(codes), UNSCORED, dtype=np.int8)
     for code, name in CODES.items():
         labels[codes == code] = WNR3.index(name)
     known = np.isnan(codes) | np.isin(codes, (*UNDEFINED, *CODES))
     if not known.all():
-        where = int(np.argmin(known))
+        at = int(np.argmin(known))
         raise dataset_error(
-            path, f"label {codes[where]:g} at epoch {where + 1} is none of 1 R, 2 W, 3 N, -1, 0 and 4."
+            path, f"label {codes[at]:g} at epoch {at + 1} is none of 1 R, 2 W, 3 N, -1, 0, 4."
         )
-    return labels
+    labelled = len(labels) * facts.label_seconds
+    if seconds is not None and abs(labelled - seconds) > max(60.0, 0.01 * seconds):
+        raise dataset_error(
+            path,
+            f"{len(labels):,} labels of {facts.label_seconds:g} s last {labelled:g} s, the signals at "
+            f"{facts.rate_hz:g} Hz {seconds:g} s. Give label_seconds or rate_hz as they were recorded.",
+        )
+    stages = reepoch_labels(labels, facts.label_seconds, facts.epoch_seconds)
+    return Hypnogram(stages, WNR3, facts.epoch_seconds, scorer=scorer)

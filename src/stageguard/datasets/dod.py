@@ -26,12 +26,11 @@ from stageguard.datasets import Entry, dataset_error, reading
 from stageguard.errors import InputError, warn
 from stageguard.files import read_file
 from stageguard.formats.hdf5 import opened_hdf5
-from stageguard.formats.recordings.raw import Array, RawRecording, Sliced, scale_samples
+from stageguard.formats.recordings.raw import Array, RawRecording, Sliced, scale_samples, to_standard
 from stageguard.formats.recordings.read import build_recording, fit
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Signal
 from stageguard.night.stages import AASM5
-from stageguard.units import scale_to, standard_unit
 
 EPOCH_SECONDS = 30.0
 RATE_HZ, UNIT = 250.0, "uV"  # of signals that a file does not describe
@@ -60,9 +59,12 @@ def read_night(path: Path, scorers: Sequence[Path] = ()) -> Recording:
     with reading(path.name), opened_hdf5(path, f"reading {path.name}") as file:
         signals = _signals(path, file)
         start = _start(file.attrs.get("start_time"))
-        own = _labels(path, np.asarray(file["hypnogram"][()]), "hypnogram") if "hypnogram" in file else None
+        own = _labels(path, np.asarray(file["hypnogram"][()])) if "hypnogram" in file else None
     recording = build_recording(path, RawRecording(signals, start=start), subject=path.stem)
-    lists = {scorer.parent.name: _read_json(scorer) for scorer in scorers}
+    lists = {}
+    for scorer in scorers:
+        with reading(f"{scorer.parent.name}/{scorer.name}"):
+            lists[scorer.parent.name] = _labels(scorer, np.array(json.loads(read_file(scorer))))
     n_epochs = int((recording.seconds + 0.01) // EPOCH_SECONDS)
     found = {} if own is None else {"consensus": own}
     found |= place_scorers(lists, own, n_epochs, path.name)
@@ -82,32 +84,23 @@ def place_scorers(
 
     ``own`` is the file's hypnogram, ``given`` has the scorers' lists.
     """
-    if not given:
-        return {}
     lengths = {len(labels) for labels in given.values()}
-    if len(lengths) > 1:
-        several = ", ".join(map(str, sorted(lengths)))
-        warn(f"{what}: its scorers' lists have {several} epochs, expected one length; they are left out.")
-        return {}
-    length = lengths.pop()
     wanted = n_epochs if own is None else len(own)
-    if length == wanted:
+    if lengths <= {wanted}:
         return dict(given)
-    stack = np.stack(list(given.values()))
-    first = _common_first(stack, wanted) if own is None else _best_place(stack, own)
+    first = None
+    if len(lengths) == 1:
+        stack = np.stack(list(given.values()))
+        first = _common_first(stack, wanted) if own is None else _best_place(stack, own)
     if first is None:
-        warn(
-            f"{what}: its scorers' lists of {length} epochs fit the file's {wanted} nowhere clearly; they "
-            "are left out."
-        )
+        several = ", ".join(map(str, sorted(lengths)))
+        warn(f"{what}: its scorers' lists of {several} epochs fit its {wanted} nowhere clearly: left out.")
         return {}
     # epochs before the file's first one are cut; epochs that the lists lack are unscored
-    begin = max(-first, 0)
-    pad = np.full(begin, UNSCORED, dtype=np.int8)
+    pad = np.full(max(-first, 0), UNSCORED, dtype=np.int8)
     first = max(first, 0)
-    return {
-        name: np.concatenate([pad, labels[first : first + wanted - begin]]) for name, labels in given.items()
-    }
+    end = first + wanted - len(pad)
+    return {name: np.concatenate([pad, labels[first:end]]) for name, labels in given.items()}
 
 
 def _common_first(stack: Labels, wanted: int) -> int | None:
@@ -141,12 +134,7 @@ def _best_place(stack: Labels, own: Labels) -> int | None:
 
 def _signals(path: Path, file: Any) -> dict[str, Signal]:
     """Return signals by name, with rates and units from the file's description."""
-    try:
-        described = {
-            item["path"].strip("/"): item for item in json.loads(file.attrs.get("description", "[]"))
-        }
-    except (ValueError, TypeError, KeyError, RecursionError):
-        raise dataset_error(path, "its attribute 'description' is no list of signals in JSON.") from None
+    described = {item["path"].strip("/"): item for item in json.loads(file.attrs.get("description", "[]"))}
     if "signals" not in file:
         raise dataset_error(path, f"has no group 'signals'; it has: {', '.join(file)[:80]}.")
     signals: dict[str, Signal] = {}
@@ -158,12 +146,10 @@ def _signals(path: Path, file: Any) -> dict[str, Signal]:
             if data.dtype.kind not in "iuf" or not data.size or max(data.shape) != data.size:
                 raise dataset_error(path, f"{name} has shape {data.shape}, expected one row of numbers.")
             unit = str(facts.get("unit") or facts.get("unit_name") or UNIT)
-            factor, offset = scale_to(unit, standard_unit(unit), what=name)
+            unit, factor, offset = to_standard(unit, name)
             row = Sliced(data.size, partial(_read_row, path, data.name))
             rate_hz = float(facts.get("fs", RATE_HZ))
-            if not 0 < rate_hz < 1e6:
-                raise dataset_error(path, f"gives {rate_hz:g} as sampling rate, expected samples per second.")
-            signals[name] = Signal(name, scale_samples(row, factor, offset), rate_hz, standard_unit(unit))
+            signals[name] = Signal(name, scale_samples(row, factor, offset), rate_hz, unit)
     return signals
 
 
@@ -183,21 +169,12 @@ def _start(value: object) -> datetime | None:
         return None
 
 
-def _read_json(path: Path) -> Labels:
-    try:
-        content = json.loads(read_file(path))
-    except (ValueError, RecursionError) as error:
-        raise dataset_error(path, f"is not readable JSON ({str(error)[:80]}).") from None
-    if not isinstance(content, list) or not all(type(each) is int for each in content):
-        raise dataset_error(path, "is no list of whole numbers, expected one stage per epoch.")
-    return _labels(path, np.array(content), "list")
-
-
-def _labels(path: Path, values: npt.NDArray[Any], what: str) -> Labels:
+def _labels(path: Path, values: npt.NDArray[Any]) -> Labels:
+    """Return stages, one per epoch, or refuse what is not a list of them."""
     if values.ndim != 1 or not values.size or values.dtype.kind not in "iuf":
-        raise dataset_error(path, f"its {what} has shape {values.shape}, expected a number per epoch.")
+        raise dataset_error(path, f"has stages of shape {values.shape}, expected a whole number per epoch.")
     wrong = ~np.isin(values, range(-1, AASM5.n_stages))
     if wrong.any():
         epoch = int(np.argmax(wrong))
-        raise dataset_error(path, f"epoch {epoch + 1} of its {what} is {values[epoch]:g}, expected -1 to 4.")
+        raise dataset_error(path, f"has stage {values[epoch]:g} in epoch {epoch + 1}, expected -1 to 4.")
     return values.astype(np.int8)

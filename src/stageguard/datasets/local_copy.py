@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 from urllib.request import urlopen
 
@@ -22,12 +22,8 @@ PHYSIONET = "https://physionet.org"
 TRIES = 5  # to fetch a file, with longer and longer waits between them
 SECONDS = 60.0  # without an answer, after which a connection is broken
 
-Fetch = Callable[[str], bytes]
-OnStep = Callable[[str, int, int], None]  # name of a recording or file, its number, and the total number
 
-
-@dataclass(frozen=True, slots=True)
-class RemoteFile:
+class RemoteFile(NamedTuple):
     """One file that can be fetched."""
 
     path: str  # below the dataset's folder, with forward slashes
@@ -35,8 +31,7 @@ class RemoteFile:
     sha256: str | None  # None for the list of digests itself
 
 
-@dataclass(frozen=True, slots=True)
-class Got:
+class Got(NamedTuple):
     """The outcome for one file."""
 
     file: RemoteFile
@@ -44,20 +39,16 @@ class Got:
     problem: str = ""
 
 
-# ---- what there is
-
-
 def parse_sha256sums(text: str) -> dict[str, str]:
     """Return path -> digest from the lines of a SHA256SUMS file."""
     digests = {}
     for number, line in enumerate(text.splitlines(), 1):
         match = re.fullmatch(r"([0-9a-fA-F]{64})[ \t]+\*?(?:\./)?(.+?)\s*", line)
-        if match is None and line.strip():
-            raise FileFormatError(
-                f"line {number} of {SUMS} is {line[:80]!r}, expected a SHA-256 digest and a path."
-            )
-        if match is not None:
+        if match is not None and ".." not in Path(match[2]).parts and not Path(match[2]).is_absolute():
             digests[match[2]] = match[1].lower()
+        elif line.strip():
+            expected = "a SHA-256 digest and a path in the folder"
+            raise FileFormatError(f"{SUMS}: line {number} is {line[:80]!r}, expected {expected}.")
     return digests
 
 
@@ -71,30 +62,19 @@ def fetch_bytes(url: str) -> bytes:
 
 
 def list_remote(
-    dataset: Dataset, only: Sequence[str] = (), *, fetch: Fetch = fetch_bytes
+    dataset: Dataset, only: Sequence[str] = (), *, fetch: Callable[[str], bytes] = fetch_bytes
 ) -> tuple[RemoteFile, ...]:
-    """List the files of an open dataset, all or by patterns; the list of digests is always included."""
+    """List the files of a dataset of PhysioNet, all or by patterns; the list of digests comes along."""
     if not dataset.physionet:
         raise InputError(f"{dataset.title} is not fetched from here. {dataset.how_to_get}")
     base = f"{PHYSIONET}/files/{dataset.physionet}"
     digests = parse_sha256sums(fetch(f"{base}/{SUMS}").decode(errors="replace"))
-    sums = RemoteFile(SUMS, f"{base}/{SUMS}", None)
-    files = [sums, *(RemoteFile(path, f"{base}/{quote(path)}", digests[path]) for path in digests)]
-    for file in files:
-        if ".." in Path(file.path).parts or Path(file.path).is_absolute():
-            raise FileFormatError(
-                f"{SUMS} of {dataset.name} names {file.path!r}, which leads out of its folder."
-            )
-    chosen = [file for file in files if not only or any(fnmatchcase(file.path, part) for part in only)]
+    chosen = [path for path in digests if not only or any(fnmatchcase(path, part) for part in only)]
     if not chosen:
-        raise InputError(
-            f"no file of {dataset.name} matches {' or '.join(only)}; there are {len(files)}, such as "
-            f"{files[len(files) // 2].path!r}."
-        )
-    return (sums, *(file for file in chosen if file is not sums))
-
-
-# ---- fetch
+        example = next(iter(digests), "")
+        raise InputError(f"no file of {dataset.name} matches {' or '.join(only)}; one is {example!r}.")
+    files = (RemoteFile(path, f"{base}/{quote(path)}", digests[path]) for path in chosen)
+    return (RemoteFile(SUMS, f"{base}/{SUMS}", None), *files)
 
 
 def get(folder: str | Path, files: Sequence[RemoteFile], *, overwrite: bool = False) -> Iterator[Got]:
@@ -123,9 +103,6 @@ def get(folder: str | Path, files: Sequence[RemoteFile], *, overwrite: bool = Fa
             yield Got(file, "failed", " ".join(str(error).split()))
 
 
-# ---- check
-
-
 @dataclass(frozen=True, slots=True)
 class Problem:
     """A problem with a file or a recording."""
@@ -135,8 +112,7 @@ class Problem:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class CopyCheck:
+class CopyCheck(NamedTuple):
     """The result of checking a local copy."""
 
     dataset: Dataset  # the dataset that the folder should contain
@@ -154,7 +130,7 @@ def check(
     *,
     deep: bool = False,
     digests: bool = True,
-    on_step: OnStep | None = None,
+    on_step: Callable[[str, int, int], None] | None = None,  # name of a recording or file, number, total
     **options: Any,
 ) -> CopyCheck:
     """Check a local copy, with digests if its SHA256SUMS.txt lists them.
@@ -165,11 +141,8 @@ def check(
     entries = list(dataset.entries(root, **options))
     ids = [entry.id for entry in entries]
     problems = [Problem(entry.id, "missing", name) for entry in entries for name in entry.missing]
-    problems += [
-        Problem(name, "twice", "another recording has the same name")
-        for number, name in enumerate(ids)
-        if name in ids[:number]
-    ]
+    twice = [name for number, name in enumerate(ids) if name in ids[:number]]
+    problems += [Problem(name, "twice", "another recording has the same name") for name in twice]
     present = []
     for number, entry in enumerate(entries):
         if on_step is not None:
@@ -177,9 +150,9 @@ def check(
         try:
             with reading(entry.id):
                 present.append(_read_through(entry.read(), deep=deep))
-        except MissingExtraError:
-            raise
         except (StageGuardError, OSError) as error:
+            if isinstance(error, MissingExtraError):
+                raise
             problems.append(Problem(entry.id, "unreadable", " ".join(str(error).split())))
     sums = root / SUMS
     listed = parse_sha256sums(read_text(sums, errors="replace")) if digests and sums.is_file() else {}

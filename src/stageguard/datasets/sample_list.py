@@ -32,10 +32,18 @@ NAMES = ("recordings.tsv", "samples.tsv", "recordings.csv", "samples.csv")
 
 def find(folder: Path, *, table: str | Path | None = None) -> Iterator[Entry]:
     """Yield an entry per line; `folder` may be the list itself."""
-    path = _table(folder, table)
+    if table is not None:
+        path = folder / table  # which may be absolute
+    elif folder.is_file():
+        path = folder
+    else:
+        path = next((folder / name for name in NAMES if (folder / name).is_file()), folder / NAMES[0])
+    if not path.is_file():
+        raise InputError(f"{path} is not there, expected a list with the columns id, subject, edf, scoring.")
     for _, row in numbered_rows(path):
         recording = path.parent / row["edf"]
-        subject = row.get("subject") or row.get("id") or recording.stem
+        name = row.get("id") or recording.stem
+        subject = row.get("subject") or name
         scorings = {
             column.partition(":")[2] or EXPERT: path.parent / cell
             for column, cell in row.items()
@@ -43,7 +51,6 @@ def find(folder: Path, *, table: str | Path | None = None) -> Iterator[Entry]:
         }
         files = (recording, *scorings.values())
         missing = tuple(os.path.relpath(file, path.parent) for file in files if not file.is_file())
-        name = row.get("id") or recording.stem
         read = partial(read_row, recording, name, subject, scorings, dict(row))
         yield Entry(name, subject, tuple(file for file in files if file.is_file()) or files, read, missing)
 
@@ -73,8 +80,7 @@ def read_row(
     on = _lights(row, recording, "lights_on", after=off or 0.0)
     if off is not None and on is not None and on <= off:
         raise InputError(
-            f"{name}: lights_on ({row['lights_on']}) comes before lights_off ({row['lights_off']}). "
-            "Correct the list."
+            f"{name}: lights_on ({row['lights_on']}) is before lights_off ({row['lights_off']})."
         )
     return replace(
         recording,
@@ -100,21 +106,6 @@ def _lights(row: Mapping[str, str], recording: Recording, what: str, after: floa
             f"{recording.seconds:,.0f} s. Correct the list."
         )
     return seconds
-
-
-def _table(folder: Path, table: str | Path | None) -> Path:
-    if table is not None:
-        path = Path(table) if Path(table).is_absolute() else folder / table
-    elif folder.is_file():
-        path = folder
-    else:
-        path = next((folder / name for name in NAMES if (folder / name).is_file()), folder / NAMES[0])
-    if not path.is_file():
-        raise InputError(
-            f"{path} is not there, expected a list of recordings with the columns id, subject, edf and "
-            "scoring. Name it with table=..., or give its path instead of a folder."
-        )
-    return path
 
 
 def _value(cell: str) -> float | str:

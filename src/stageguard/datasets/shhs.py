@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from stageguard import checks
 from stageguard.datasets import Entry, dataset_error
@@ -32,7 +33,6 @@ from stageguard.night.recording import Recording
 from stageguard.night.stages import AASM5
 
 ANNOTATIONS = ("nsrr", "profusion")
-SAMPLES = ("paper",)
 PAPER_SEED = 2024
 PAPER_IDS = (200001, 204000)
 AGE_GROUPS = ((40.0, "40-55"), (55.0, "55-70"), (70.0, "70+"))  # from this age on
@@ -47,9 +47,10 @@ PAPER_QUOTAS = {
 # The first column that exists counts: hypopnoeas with 3 % desaturation or arousal (name in the NSRR's
 # harmonised table, then in the study's table), then hypopnoeas with 3 % desaturation only.
 AHI_COLUMNS = ("nsrr_ahi_hp3r_aasm15", "ahi_a0h3a", "nsrr_ahi_hp3u", "ahi_a0h3", "rdi3p")
-AGE_COLUMNS = {1: ("nsrr_age", "age_s1"), 2: ("nsrr_age", "age_s2")}
 SEX_COLUMNS = ("nsrr_sex", "gender")
 SEXES = {"male": "M", "1": "M", "female": "F", "2": "F"}
+
+Facts = Mapping[str, float | str]  # of a subject: age, sex, ahi, age_group, osa
 
 
 def find(
@@ -63,44 +64,38 @@ def find(
     """Yield an entry per recording of one visit, in order of ids."""
     checks.whole(visit, "visit", low=1, high=2)
     checks.choice(annotations, "annotations", ANNOTATIONS)
-    participants = read_participants(folder, visit)
-    drawn: Sequence[str] | None = None
+    people = read_participants(folder, visit)
+    drawn: Iterable[str] | None = None
     if sample is not None:
-        checks.choice(sample, "sample", SAMPLES)
+        checks.choice(sample, "sample", ("paper",))
         checks.whole(seed, "seed")
-        if visit != 1:
-            raise InputError("the paper's sample is of visit 1. Leave visit out, or sample.")
-        if not participants:
+        if visit != 1 or not people:
+            found = f"got visit={visit}" if people else "the folder has none"
             raise InputError(
-                f"folder {folder} has no table of covariates, expected datasets/shhs1-dataset-0.21.0.csv. "
-                "The sample is drawn by age and apnoea-hypopnoea index: fetch the table from the NSRR."
+                "the paper's sample is of visit 1, by the covariates of datasets/shhs1-dataset-0.21.0.csv: "
+                f"{found}."
             )
-        drawn = stratified_sample(participants, seed)
+        drawn = stratified_sample(people, seed)
     recordings = _found(folder, visit, r"\.edf")
     kinds = (annotations, *(kind for kind in ANNOTATIONS if kind != annotations))
     scorings = [_found(folder, visit, rf"-{kind}\.xml") for kind in kinds]
     for name in sorted(recordings if drawn is None else drawn):
-        path = recordings.get(name)
         chosen = [found[name] for found in scorings if name in found][:1]
-        missing: tuple[str, ...] = ()
-        if path is None:
-            missing = (f"polysomnography/edfs/shhs{visit}/shhs{visit}-{name}.edf",)
-            path = folder / missing[0]
-        if not chosen:
-            place = f"annotations-events-{annotations}/shhs{visit}"
-            missing += (f"polysomnography/{place}/shhs{visit}-{name}-{annotations}.xml",)
-        person = participants.get(name, Participant(name))
-        read = partial(read_visit, path, chosen[0] if chosen else None, person, visit)
+        edf = f"polysomnography/edfs/shhs{visit}/shhs{visit}-{name}.edf"
+        xml = f"polysomnography/annotations-events-{annotations}/shhs{visit}/"
+        xml += f"shhs{visit}-{name}-{annotations}.xml"
+        missing = (edf,) * (name not in recordings) + (xml,) * (not chosen)
+        path = recordings.get(name, folder / edf)
+        read = partial(read_visit, path, chosen[0] if chosen else None, name, people.get(name, {}), visit)
         yield Entry(f"shhs{visit}-{name}", name, (path, *chosen), read, missing)
 
 
-def read_visit(path: Path, scoring: Path | None, person: Participant, visit: int = 1) -> Recording:
+def read_visit(path: Path, scoring: Path | None, subject: str, person: Facts, visit: int) -> Recording:
     """Read one recording. Its first EEG is C4-A1; the second, C3-A2, has several names."""
     if not path.is_file():
         raise dataset_error(path, "is missing, but drawn for the sample. Fetch it from the NSRR.")
-    recording = build_recording(path, read_edf_recording(path), subject=person.id)
-    covariates = {**person.covariates(), "visit": float(visit)}
-    recording = replace(recording, covariates=covariates, source="SHHS")
+    recording = build_recording(path, read_edf_recording(path), subject=subject)
+    recording = replace(recording, covariates={**person, "visit": float(visit)}, source="SHHS")
     if scoring is None:
         return recording
     scored = read_hypnogram_file(scoring, FileOptions(default_scheme=AASM5))
@@ -115,53 +110,68 @@ def _found(folder: Path, visit: int, ending: str) -> dict[str, Path]:
     return {match[1]: path for path in files if (match := pattern.fullmatch(path.name))}
 
 
-@dataclass(frozen=True, slots=True)
-class Participant:
-    """Facts of the tables about one subject at one visit; None if unknown."""
-
-    id: str
-    age: float | None = None
-    sex: str | None = None
-    ahi: float | None = None
-
-    @property
-    def age_group(self) -> str | None:
-        """Age group as in the paper's table."""
-        return _group(self.age, AGE_GROUPS)
-
-    @property
-    def osa(self) -> str | None:
-        """Severity of sleep apnoea: none, mild, or moderate/severe."""
-        return _group(self.ahi, OSA_GROUPS)
-
-    def covariates(self) -> dict[str, float | str]:
-        """Return the known facts by name."""
-        pairs = {"age": self.age, "sex": self.sex, "ahi": self.ahi}
-        pairs |= {"age_group": self.age_group, "osa": self.osa}
-        return {name: value for name, value in pairs.items() if value is not None}
-
-
-def read_participants(folder: Path, visit: int) -> dict[str, Participant]:
-    """Read participants by id from the tables below a folder."""
+def read_participants(folder: Path, visit: int) -> dict[str, Facts]:
+    """Return the known facts of each subject at a visit, by the newest tables below a folder."""
     rows: dict[str, dict[str, str]] = {}
-    columns: dict[str, None] = {}
-    for path in _tables(folder, visit):
-        for row in _read_table(path):
-            if row.get("visitnumber", str(visit)).strip() not in ("", str(visit)):
-                continue
-            rows.setdefault(row["nsrrid"].strip(), {}).update(row)
-            columns |= dict.fromkeys(row)
-    ahi = next((name for name in AHI_COLUMNS if name in columns), "")
-    return {name: _participant(name, row, visit, ahi) for name, row in sorted(rows.items())}
+    columns: set[str] = set()
+    for pattern in (f"shhs{visit}-dataset-*.csv", "shhs-harmonized-dataset-*.csv"):
+        for path in sorted(folder.rglob(pattern), key=_version)[-1:]:
+            table = read_delimited(path, delimiter=",", fallback="latin-1")  # Windows wrote some free texts
+            table = replace(table, header=tuple(name.lower() for name in table.header))
+            if "nsrrid" not in table.header:
+                raise dataset_error(path, "has no column nsrrid, expected a table of SHHS from the NSRR.")
+            columns |= set(table.header)
+            for row in table.records():
+                if row.get("visitnumber", "").strip() in ("", str(visit)):
+                    rows.setdefault(row["nsrrid"].strip(), {}).update(row)
+    ahi = [name for name in AHI_COLUMNS if name in columns][:1]
+    return {
+        name: facts_of(
+            _first(_number, row, ("nsrr_age", f"age_s{visit}")),
+            _first(lambda cell: SEXES.get(cell.strip().lower()), row, SEX_COLUMNS),
+            _first(_number, row, ahi),
+        )
+        for name, row in sorted(rows.items())
+    }
 
 
-def stratified_sample(participants: Mapping[str, Participant], seed: int = PAPER_SEED) -> tuple[str, ...]:
+def _version(path: Path) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", path.stem.partition("dataset-")[2]))
+
+
+def _first(read: Callable[[str], Any], row: Mapping[str, str], columns: Iterable[str]) -> Any:
+    """Return the first known value among some columns, or None."""
+    values = (read(row.get(column, "")) for column in columns)
+    return next((value for value in values if value is not None), None)
+
+
+def _number(cell: str) -> float | None:
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return value if 0 <= value < 1000 else None
+
+
+def facts_of(age: float | None = None, sex: str | None = None, ahi: float | None = None) -> Facts:
+    """Return what is known of a subject, with the paper's groups by age and severity of apnoea."""
+    facts = {"age": age, "sex": sex, "ahi": ahi}
+    facts |= {"age_group": _group(age, AGE_GROUPS), "osa": _group(ahi, OSA_GROUPS)}
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _group(value: float | None, groups: tuple[tuple[float, str], ...]) -> str | None:
+    """Return the group that a value belongs to, by the groups' lower ends."""
+    return next((name for low, name in reversed(groups) if value is not None and value >= low), None)
+
+
+def stratified_sample(people: Mapping[str, Facts], seed: int = PAPER_SEED) -> tuple[str, ...]:
     """Draw subjects by age and severity of apnoea; the same table and seed give the same subjects."""
     first, last = PAPER_IDS
-    pool: dict[tuple[str | None, str | None], list[str]] = {}
-    for name, person in participants.items():
+    pool: dict[tuple[object, object], list[str]] = {}
+    for name, person in people.items():
         if name.isdecimal() and first <= int(name) <= last:
-            pool.setdefault((person.age_group, person.osa), []).append(name)
+            pool.setdefault((person.get("age_group"), person.get("osa")), []).append(name)
     drawn: list[str] = []
     for age_group, row in PAPER_QUOTAS.items():
         for osa, wanted in row.items():
@@ -174,41 +184,3 @@ def stratified_sample(participants: Mapping[str, Participant], seed: int = PAPER
             there.sort(key=lambda name: hashlib.sha256(f"{seed}:{name}".encode()).hexdigest())
             drawn += there[:wanted]
     return tuple(sorted(drawn))
-
-
-def _group(value: float | None, groups: tuple[tuple[float, str], ...]) -> str | None:
-    """Return the group that a value belongs to, by the groups' lower ends."""
-    return next((name for low, name in reversed(groups) if value is not None and value >= low), None)
-
-
-def _participant(name: str, row: Mapping[str, str], visit: int, ahi: str) -> Participant:
-    age = next((_number(row[column]) for column in AGE_COLUMNS[visit] if _number(row.get(column, ""))), None)
-    sexes = (SEXES.get(row.get(column, "").strip().lower()) for column in SEX_COLUMNS)
-    return Participant(name, age, next((sex for sex in sexes if sex), None), _number(row.get(ahi, "")))
-
-
-def _tables(folder: Path, visit: int) -> list[Path]:
-    """Return the newest version of each table in the folder."""
-    patterns = (f"shhs{visit}-dataset-*.csv", "shhs-harmonized-dataset-*.csv")
-    return [path for pattern in patterns for path in sorted(folder.rglob(pattern), key=_version)[-1:]]
-
-
-def _version(path: Path) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", path.stem.partition("dataset-")[2]))
-
-
-def _read_table(path: Path) -> list[dict[str, str]]:
-    # free text may be in a Windows encoding
-    table = read_delimited(path, delimiter=",", fallback="latin-1")
-    header = tuple(name.lower() for name in table.header)
-    if "nsrrid" not in header:
-        raise dataset_error(path, "has no column nsrrid, expected a table of SHHS from the NSRR.")
-    return replace(table, header=header).records()
-
-
-def _number(cell: str) -> float | None:
-    try:
-        value = float(cell)
-    except ValueError:
-        return None
-    return value if 0 <= value < 1000 else None

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from stageguard import checks
-from stageguard.arrays import Floats, Ints
+from stageguard.arrays import Floats
 from stageguard.datasets import Entry, dataset_error
 from stageguard.files import is_synthetic, local_file, open_text
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
@@ -74,7 +74,10 @@ def _read(subject: str, files: dict[str, Path], scheme: StageScheme, whole: bool
 
 
 def _scoring(path: Path, scheme: StageScheme) -> tuple[Hypnogram, float]:
-    """Return the scoring, and the offset of its epochs from the night's start in seconds."""
+    """Return the scoring, and the offset of its epochs from the night's start in seconds.
+
+    Epochs that the file leaves out are unscored.
+    """
     rows = _sort_rows(_numbers(path, 2))
     rows = rows[rows[:, 0] > -EPOCH_SECONDS / 2]
     if not len(rows):
@@ -82,25 +85,16 @@ def _scoring(path: Path, scheme: StageScheme) -> tuple[Hypnogram, float]:
     offset = float(rows[0, 0] % EPOCH_SECONDS)
     offset = 0.0 if min(offset, EPOCH_SECONDS - offset) < 0.5 else offset
     places = (rows[:, 0] - offset) / EPOCH_SECONDS
-    epochs = np.rint(places).astype(np.int64)
-    if (np.abs(places - epochs) > 0.05).any() or len(np.unique(epochs)) < len(epochs):
-        wrong = int(np.argmax((np.abs(places - epochs) > 0.05) | (np.diff(epochs, prepend=-1) < 1)))
-        raise dataset_error(path, f"has a stage at {rows[wrong, 0]:g} s, expected one every 30 s.")
-    return _hypnogram(path, epochs, rows[:, 1], scheme), offset
-
-
-def _hypnogram(path: Path, epochs: Ints, codes: Floats, scheme: StageScheme) -> Hypnogram:
-    """Return a label per epoch; epochs that the file leaves out are unscored."""
+    epochs, codes = np.rint(places).astype(np.int64), rows[:, 1]
+    is_odd = (np.abs(places - epochs) > 0.05) | (np.diff(epochs, prepend=-1) < 1)
+    for row in np.flatnonzero(is_odd | ~np.isin(codes, (UNSCORED, *CODES)))[:1]:
+        raise dataset_error(
+            path,
+            f"has stage {codes[row]:g} at {rows[row, 0]:g} s, expected -1, 0, 1, 2, 3, 4 or 5 every 30 s.",
+        )
     labels = np.full(int(epochs[-1]) + 1, UNSCORED, dtype=np.int8)
-    for epoch, code in zip(epochs, codes, strict=True):
-        if code == UNSCORED:
-            continue
-        if code not in CODES:
-            raise dataset_error(
-                path, f"stage {code:g} at {epoch * EPOCH_SECONDS:g} s is not one of -1, 0, 1, 2, 3, 4, 5."
-            )
-        labels[epoch] = AASM5.index(CODES[int(code)])
-    return Hypnogram(labels, AASM5, EPOCH_SECONDS, scorer="expert").merge(scheme)
+    labels[epochs] = [AASM5.index(CODES[code]) if code in CODES else UNSCORED for code in codes]
+    return Hypnogram(labels, AASM5, EPOCH_SECONDS, scorer="expert").merge(scheme), offset
 
 
 def _sort_rows(rows: Floats) -> Floats:
@@ -117,16 +111,15 @@ def _numbers(path: Path, n_columns: int) -> Floats:
     """Return the numbers of a text file, separated by blanks or commas."""
     with open_text(path, encoding="ascii", errors="replace") as file:
         first = next((line for line in file if line.strip()), "")
-    if not first:
-        raise dataset_error(path, "is empty. Was it fetched completely?")
+    rows, why = np.empty((0, 0)), ""
     try:
-        rows: Floats = np.loadtxt(
-            local_file(path), delimiter="," if "," in first else None, ndmin=2, comments=None
-        )
+        if first:
+            mark = "," if "," in first else None
+            rows = np.loadtxt(local_file(path), delimiter=mark, ndmin=2, comments=None)
     except ValueError as error:
-        raise dataset_error(path, f"is not a table of numbers ({' '.join(str(error).split())}).") from None
+        why = f" ({' '.join(str(error).split())})"
     if rows.shape[1] != n_columns:
         raise dataset_error(
-            path, f"has {rows.shape[1]} columns, expected {n_columns}; it begins with {first[:40]!r}."
+            path, f"begins with {first[:40]!r}, expected {n_columns} columns of numbers{why}. Is it complete?"
         )
     return rows

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,12 +33,11 @@ _PSG = re.compile(r"((?:SC4|ST7)(\d{2})(\d)[A-Z])[A-Z0-9]-PSG\.edf", re.IGNORECA
 _PERSON = re.compile(r"\b(Female|Male)_(\d{1,3})yr\b", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class StudyRow:
+class StudyRow(NamedTuple):
     """Facts of a study's table about one night."""
 
     lights_off: float | None = None  # seconds of the day
-    facts: Mapping[str, float | str] = field(default_factory=dict)
+    facts: Mapping[str, float | str] = {}
 
 
 def find(
@@ -59,13 +60,12 @@ def find(
             scorings.setdefault(path.name[:7].upper(), []).append(path)
     nights = read_tables(folder)
     for key, path in recordings.items():
-        subject = key[:5]
-        if not key.startswith(STUDIES.get(study or "", "S")):
-            continue
-        hypnograms = tuple(sorted(scorings.get(key, ())))
-        missing = () if hypnograms else (f"{key}?-Hypnogram.edf",)
-        read = partial(read_night, path, hypnograms, nights.get(key[:6], StudyRow()), around_sleep_minutes)
-        yield Entry(key[:6], subject, (path, *hypnograms), read, missing)
+        if key.startswith(STUDIES.get(study or "", "S")):
+            hypnograms = tuple(sorted(scorings.get(key, ())))
+            missing = () if hypnograms else (f"{key}?-Hypnogram.edf",)
+            night = nights.get(key[:6], StudyRow())
+            read = partial(read_night, path, hypnograms, night, around_sleep_minutes)
+            yield Entry(key[:6], key[:5], (path, *hypnograms), read, missing)
 
 
 def read_night(
@@ -77,13 +77,12 @@ def read_night(
     recording = read_recording(path, id=key, subject=key[:5], scoring=by_scorer, trailing=True)
     facts: dict[str, float | str] = {"night": float(key[5])}
     facts["study"] = next(name for name, prefix in STUDIES.items() if key.startswith(prefix))
-    person = _PERSON.search(read_edf_header(path).patient)
-    if person is not None:
+    if person := _PERSON.search(read_edf_header(path).patient):
         facts |= {"sex": person[1][0].upper(), "age": float(person[2])}
-    lights_off = None
-    if night.lights_off is not None and recording.start is not None:
-        midnight = recording.start.replace(hour=0, minute=0, second=0, microsecond=0)
-        lights_off = (night.lights_off - (recording.start - midnight).total_seconds()) % DAY_SECONDS
+    lights_off, start = None, recording.start
+    if night.lights_off is not None and start is not None:
+        began = timedelta(hours=start.hour, minutes=start.minute, seconds=start.second).total_seconds()
+        lights_off = (night.lights_off - began - start.microsecond / 1e6) % DAY_SECONDS
         lights_off = lights_off if lights_off < recording.seconds else None
     recording = replace(
         recording,
@@ -96,18 +95,17 @@ def read_night(
 
 def around_sleep(recording: Recording, minutes: float) -> Recording:
     """Cut the recording to its sleep, with some minutes before the first and after the last sleep epoch."""
-    first, end = np.inf, -np.inf
+    ends: list[float] = []
     epoch_seconds = 1.0
     for night in recording.scorings.values():
         asleep = np.flatnonzero((night.labels != UNSCORED) & (night.labels != night.scheme.wake_index))
         if len(asleep):
             epoch_seconds = night.epoch_seconds
-            first = min(first, asleep[0] * epoch_seconds)
-            end = max(end, (asleep[-1] + 1) * epoch_seconds)
-    if end < first:
+            ends += [asleep[0] * epoch_seconds, (asleep[-1] + 1) * epoch_seconds]
+    if not ends:
         return recording
     margin = round(minutes * 60 / epoch_seconds) * epoch_seconds
-    return crop_recording(recording, max(first - margin, 0.0), min(end + margin, recording.seconds))
+    return crop_recording(recording, max(min(ends) - margin, 0.0), min(max(ends) + margin, recording.seconds))
 
 
 def read_tables(folder: Path) -> dict[str, StudyRow]:
@@ -117,7 +115,7 @@ def read_tables(folder: Path) -> dict[str, StudyRow]:
         for path in sorted((*folder.rglob(f"{name}.csv"), *folder.rglob(f"{name}.xls")))[:1]:
             try:
                 with reading(path.name):
-                    nights |= parse(path, _sheet_rows(path))
+                    nights |= dict(parse(path, _sheet_rows(path)))
             except MissingExtraError as error:
                 warn(f"{error} Lights off is left out.")
     return nights
@@ -131,35 +129,30 @@ def _sheet_rows(path: Path) -> Sequence[Sequence[object]]:
     return [sheet.row_values(row) for row in range(sheet.nrows)]
 
 
-def _cassette(path: Path, rows: Sequence[Sequence[object]]) -> dict[str, StudyRow]:
-    """Return nights of the cassette study. Columns: subject, night, age, sex (F=1), LightsOff."""
-    nights = {}
+def _cassette(path: Path, rows: Sequence[Sequence[object]]) -> Iterator[tuple[str, StudyRow]]:
+    """Yield nights of the cassette study. Columns: subject, night, age, sex (F=1), LightsOff."""
     header = [str(cell).strip().casefold() for cell in rows[0]] if rows else []
     if header and not {"subject", "night", "lightsoff"} <= set(header):
-        raise dataset_error(
-            path, f"has the columns {', '.join(header)[:80]}, expected subject, night and LightsOff."
-        )
+        found = ", ".join(header)[:80]
+        raise dataset_error(path, f"has the columns {found}, expected subject, night and LightsOff.")
     for row in rows[1:]:
         cells = dict(zip(header, row, strict=False))
         subject, night = _whole(cells["subject"]), _whole(cells["night"])
         if subject is not None and night is not None:
-            nights[f"SC4{subject:02d}{night}"] = StudyRow(_clock(cells["lightsoff"]))
-    return nights
+            yield f"SC4{subject:02d}{night}", StudyRow(_clock(cells["lightsoff"]))
 
 
-def _telemetry(path: Path, rows: Sequence[Sequence[object]]) -> dict[str, StudyRow]:
-    """Return nights of the telemetry study.
+def _telemetry(path: Path, rows: Sequence[Sequence[object]]) -> Iterator[tuple[str, StudyRow]]:
+    """Yield nights of the telemetry study.
 
     Two header rows, then: Nr, Age, M1/F2, night nr and lights off with placebo, the same with temazepam.
     """
-    nights = {}
     for row in rows[2:]:
         subject = _whole(row[0]) if len(row) >= 7 else None
         for drug, column in (("placebo", 3), ("temazepam", 5)):
             night = None if subject is None else _whole(row[column])
             if night is not None:
-                nights[f"ST7{subject:02d}{night}"] = StudyRow(_clock(row[column + 1]), {"drug": drug})
-    return nights
+                yield f"ST7{subject:02d}{night}", StudyRow(_clock(row[column + 1]), {"drug": drug})
 
 
 def _whole(cell: object) -> int | None:

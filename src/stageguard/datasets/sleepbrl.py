@@ -21,7 +21,7 @@ from stageguard.night.stages import AASM5, SCHEMES, UNSCORED_NAME, StageScheme
 
 EPOCH_SECONDS = 30.0
 CODES = {"W": "W", "1": "N1", "2": "N2", "3": "N3", "4": "N3", "R": "R"}
-UNSCORED_CODES = ("?", "U", "M", "MT")
+CODES |= dict.fromkeys(("?", "U", "M", "MT"), UNSCORED_NAME)
 N_PAIRS = 8
 
 
@@ -53,13 +53,11 @@ def _read(path: Path, scoring: Path | None, scheme: StageScheme, pair: int) -> R
         raise dataset_error(
             path, f"has no channels S{2 * pair - 1} and S{2 * pair} (I/Q pair {pair}); it has: {there}."
         )
-    main = signals["radar_i"]
-    assert isinstance(main, Signal)
     return Recording(
         path.stem.lower(),
         path.stem.lower(),
         signals,
-        {} if scoring is None else {"expert": _scoring(scoring, main.rate_hz, scheme)},
+        {} if scoring is None else {"expert": _scoring(scoring, signals["radar_i"], scheme)},
         start=raw.start,
         covariates=raw.covariates,
         is_synthetic=is_synthetic(path),
@@ -67,21 +65,20 @@ def _read(path: Path, scoring: Path | None, scheme: StageScheme, pair: int) -> R
     )
 
 
-def _scoring(path: Path, rate_hz: float, scheme: StageScheme) -> Hypnogram:
+def _scoring(path: Path, radar: Signal | Series, scheme: StageScheme) -> Hypnogram:
     """Read stages from the texts of annotations, one per epoch or per change of stage."""
     annotations = read_wfdb_annotations(path)
-    staged = [mark for mark in annotations.marks if mark.text.strip()]
-    if not staged:
-        raise dataset_error(path, "has no stages among its annotations.")
-    rate_hz = annotations.rate_hz or rate_hz
+    rate_hz = annotations.rate_hz or (radar.rate_hz if isinstance(radar, Signal) else 1.0)
     intervals = []
-    for mark in staged:
+    for mark in annotations.marks:
         text = mark.text.strip().upper()
-        if text not in CODES and text not in UNSCORED_CODES:
-            raise dataset_error(
-                path, f"stage {text!r} at {mark.sample / rate_hz:g} s is not one of {', '.join(CODES)}."
-            )
-        intervals.append(Event(mark.sample / rate_hz, None, CODES.get(text, UNSCORED_NAME)))
+        if text and text not in CODES:
+            at = f"{mark.sample / rate_hz:g} s"
+            raise dataset_error(path, f"stage {text!r} at {at} is not one of {', '.join(CODES)}.")
+        if text:
+            intervals.append(Event(mark.sample / rate_hz, None, CODES[text]))
+    if not intervals:
+        raise dataset_error(path, "has no stages among its annotations.")
     stages = stage_epochs(path, intervals, EPOCH_SECONDS).stages
     labels = np.array([UNSCORED if s == UNSCORED_NAME else AASM5.index(s) for s in stages], dtype=np.int8)
     return Hypnogram(labels, AASM5, EPOCH_SECONDS, scorer="expert").merge(scheme)

@@ -98,9 +98,7 @@ def read_stages(path: Path, rate_hz: float) -> Hypnogram:
         if abs(seconds - epoch * EPOCH_SECONDS) > OFF_GRID_SECONDS or epoch > 10_000:
             raise file_error(path, f"has a stage at {seconds:.1f} s, expected one every {EPOCH_SECONDS:g} s.")
         if stages.setdefault(epoch, stage) != stage:
-            both = f" is {stages[epoch]} and {stage}: read as unscored."
-            text = f"{path.name}: epoch {epoch}{both}"
-            warn(text)
+            warn(f"{path.name}: epoch {epoch} is {stages[epoch]} and {stage}: read as unscored.")
             stages[epoch] = UNSCORED_NAME
     if not stages:
         raise file_error(path, "holds no sleep stages, expected annotations such as '2' or 'W'.")
