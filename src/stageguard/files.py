@@ -304,12 +304,6 @@ def _why_not(path: Path, error: OSError) -> OutputError:
     return OutputError(f"cannot write {path}: {reason}")
 
 
-def new_temporary(target: Path) -> tuple[Path, BinaryIO]:
-    """Return a new temporary file beside the target, with the permissions of any other new file."""
-    temporary = _beside(target, "tmp")
-    return temporary, temporary.open("xb")
-
-
 def _beside(target: Path, suffix: str) -> Path:
     """Return a hidden name beside a file that no other thread or process uses."""
     stem = target.name.encode(errors="ignore")[:100].decode(errors="ignore")  # a name has room for 255 bytes

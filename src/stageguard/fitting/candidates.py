@@ -227,7 +227,7 @@ def learn(base: FitBase, nights: Nights, like: Lesson | None = None) -> Lesson:
 def _default(base: FitBase, nights: Nights) -> Profile:
     """Return the base profile as it is used without scored nights: tuned, if the nights are enough."""
     measured = [night.measured for night in nights if night.measured is not None]
-    n_usable = sum(not math.isnan(night.features.fragmentation_index) for night in measured)
+    n_usable = sum(not math.isnan(night.stager_fi) for night in measured)
     if n_usable < FEWEST_NIGHTS or not can_be_tuned(base.profile):
         return base.untuned
     tuned, _ = tune_rules(measured, base.profile, nights.whose, base.cohort)

@@ -6,6 +6,7 @@ biases bring such shares to the range of experts; the epochs that it is least ce
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -22,8 +23,6 @@ from stageguard.guard.night import (
     GuardOptions,
     Night,
     OneNight,
-    StagerFeatures,
-    features_of,
     fragmentation_index,
     is_batch,
 )
@@ -50,9 +49,11 @@ Outcome = Literal[
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredNight:
-    """What `tune` needs of a night: its features and, if shares can be repaired, its evidence."""
+    """What `tune` needs of a night: how it flickers and, if shares can be repaired, its evidence."""
 
-    features: StagerFeatures
+    stager_fi: float  # fragmentation index of argmax, at the profile's epoch length; NaN without pairs
+    sharpness: float  # mean over the epochs of the highest probability
+    digest: bytes  # of the probabilities
     log_rows: npt.NDArray[np.float32] | None = None  # (n_epochs, n_stages) of the epochs measured, NaN: none
     epoch_ratio: float = 1.0  # of the night's epoch length to the profile's
     is_of_labels: bool = False  # it has labels alone, and every epoch of a stage is as certain
@@ -62,13 +63,20 @@ class MeasuredNight:
     def of(cls, night: Night, profile: Profile) -> MeasuredNight:
         """Return what is needed of a night that is read under a profile."""
         ratio = night.epoch_seconds / profile.epoch_seconds
-        features, is_of_labels = features_of(night, ratio), night.from_labels is not None
-        rule = profile.strength
+        measured = slice(*night.period) if night.period[0] < night.period[1] else slice(None)
+        rows, is_of_labels, rule = (
+            night.probabilities[measured],
+            night.from_labels is not None,
+            profile.strength,
+        )
+        stager_fi = min(night.fragmentation_index(night.argmax) / ratio, 1.0)
+        known = rows[night.argmax[measured] >= 0]
+        sharpness = float((known / known.sum(axis=1, keepdims=True)).max(axis=1).mean())
+        about = stager_fi, sharpness, hashlib.sha256(np.ascontiguousarray(rows)).digest()
         is_lifted = rule is not None and rule.asks_training and night.options.trained == "natural"
         if profile.shares is None or is_of_labels or is_lifted:
-            return cls(features, None, ratio, is_of_labels, is_lifted)
-        measured = slice(*night.period) if night.period[0] < night.period[1] else slice(None)
-        return cls(features, night.calibrated()[measured].astype(np.float32), ratio)
+            return cls(*about, None, ratio, is_of_labels, is_lifted)
+        return cls(*about, night.calibrated()[measured].astype(np.float32), ratio)
 
     def fragmentation_index(self, biases: Floats) -> float:
         """Return the index of the stages that biases lead to, at the profile's epoch length."""
@@ -214,15 +222,14 @@ def tuned_profile(
 ) -> Profile:
     """Return the base profile tuned to the stager of these nights."""
     check_base(base)
-    features = [night.features for night in nights]
-    n_usable = sum(not np.isnan(night.fragmentation_index) for night in features)
+    n_usable = sum(not np.isnan(night.stager_fi) for night in nights)
     if n_usable < FEWEST_NIGHTS:
         raise InputError(
             f"got {n_usable} nights with adjacent epochs, expected {FEWEST_NIGHTS} or more of one "
             "stager: on five or fewer a fragmented sleeper passes for a flickering stager, and tuning did "
             "harm. Decode with the profile as it is, or take more nights; they need no scoring."
         )
-    _refuse_repeats(features)
+    _refuse_repeats(nights)
     if subjects is not None and len(subjects) != len(nights):
         raise InputError(f"subjects has {len(subjects)} entries for {len(nights)} nights, expected one each.")
     for text, what in ((stager, "stager"), (name, "name"), (cohort, "cohort")):
@@ -259,7 +266,7 @@ def tune_rules(
     """
     rule, base = check_base(base), _unrepaired(base)
     repair = repair_shares(nights, base, subjects, cohort)
-    indices = [night.features.fragmentation_index for night in nights]
+    indices = [night.stager_fi for night in nights]
     changes: dict[str, Any] = {}
     if repair.biases is not None and base.shares is not None:
         indices = [night.fragmentation_index(np.array(repair.biases)) for night in nights]
@@ -316,7 +323,7 @@ def repair_shares(
     shares = shares_under(np.zeros(len(low)))
     if np.array_equal(shares, shares.clip(low, high)):
         return Repair("in range")
-    if float(weights @ [night.features.sharpness for night in nights]) < LEAST_SHARPNESS:
+    if float(weights @ [night.sharpness for night in nights]) < LEAST_SHARPNESS:
         return Repair("unsure")
     biases = np.zeros(len(low))
     for _ in range(MOST_ROUNDS):
@@ -333,13 +340,12 @@ def repair_shares(
     return Repair("repaired", ShareRepair(len(n_nights_of), *map(tuple, columns)), tuple(biases.tolist()))
 
 
-def _refuse_repeats(nights: Sequence[StagerFeatures]) -> None:
-    """Refuse a night that is given twice, recognised by features that agree to the last digit."""
-    seen: dict[tuple[float, ...], int] = {}
+def _refuse_repeats(nights: Sequence[MeasuredNight]) -> None:
+    """Refuse a night that is given twice, recognised by its probabilities."""
+    seen: dict[bytes, int] = {}
     for i, night in enumerate(nights):
-        exact = (night.fragmentation_index, night.entropy, night.sharpness, *night.shares.tolist())
-        first = seen.setdefault(exact, i)
-        if first != i and night.fragmentation_index > 0:
+        first = seen.setdefault(night.digest, i)
+        if first != i and night.stager_fi > 0:
             raise InputError(
                 f"nights {first} and {i} have the same probabilities: one night given twice. Leave one out."
             )

@@ -63,9 +63,6 @@ class Change(ComparedByValue):
     rule: Rule
     evidence_nats: float  # given up: of the stager's choice minus of the decoded stages, as weighed
     prior_nats: float  # gained in transitions, bout lengths and the flip-flop window
-    clock_nats: float  # gained in evidence from the clock; part of `evidence_nats` with the opposite sign
-    minutes_since_onset: float  # that the clock counts from; NaN without a clock or before onset
-    usual_share: float  # the experts' share of the stager's first stage then, relative to that of a night
     score: float  # of the decoded night
     counterfactual_score: float  # of the best night that keeps the stager's choice; -inf if none may
 
@@ -114,7 +111,6 @@ def explain(decoding: Decoding) -> tuple[Change, ...]:
     kept = solver.keep(night, decoding.setting, night.argmax, regions).tolist()
     evidence = _evidence_given_up(decoding)
     prior = _prior_gained(decoding, regions)
-    clocks = _clock_readings(decoding, regions)
     changes = []
     for i, (first, end) in enumerate(regions):
         before, after = night.argmax[first:end], decoding.hypnogram.labels[first:end]
@@ -132,9 +128,6 @@ def explain(decoding: Decoding) -> tuple[Change, ...]:
                 rule=rules[i],
                 evidence_nats=float(evidence[first:end].sum()),
                 prior_nats=prior[i],
-                clock_nats=clocks[i][0],
-                minutes_since_onset=clocks[i][1],
-                usual_share=clocks[i][2],
                 score=decoding.score,
                 counterfactual_score=kept[i],
             )
@@ -178,22 +171,6 @@ def _evidence_given_up(result: Decoding) -> Floats:
     before, after = result.night.argmax[rows], result.hypnogram.labels[rows]
     given_up[rows] = scores[rows, before] - scores[rows, after]
     return given_up
-
-
-def _clock_readings(result: Decoding, regions: Sequence[tuple[int, int]]) -> list[tuple[float, float, float]]:
-    """Return the clock's gain in nats, the minutes since onset and the usual share of each region."""
-    clock = result.night.clock
-    if clock is None:
-        return [(0.0, np.nan, np.nan)] * len(regions)
-    readings = []
-    for first, end in regions:
-        before, after = result.night.argmax[first:end], result.hypnogram.labels[first:end]
-        epochs, since = np.arange(first, end), clock.epochs_since_onset(first)
-        gained = float((clock.nats[epochs, after] - clock.nats[epochs, before]).sum())
-        minutes = np.nan if since is None else since * result.epoch_seconds / 60.0
-        share = float(np.exp(clock.log_shares[first, before[0]]))
-        readings.append((gained, minutes, share))
-    return readings
 
 
 def _prior_gained(result: Decoding, regions: Sequence[tuple[int, int]]) -> list[float]:

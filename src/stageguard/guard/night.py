@@ -619,46 +619,6 @@ def fragmentation_index(labels: Labels, spans: Sequence[tuple[int, int]]) -> flo
     return changes / pairs if pairs else float("nan")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StagerFeatures:
-    """How a stager's night looks, without any scoring."""
-
-    fragmentation_index: float  # of argmax, at the profile's epoch length; NaN if no epochs are adjacent
-    entropy: float  # mean over the rows, in nats
-    sharpness: float  # mean over the rows of the highest probability
-    shares: Floats  # (n_stages,) shares of the stages in argmax
-    confidences: Floats  # (n_stages,) mean highest probability where argmax is the stage; NaN if it never is
-    overlaps: Floats  # (n_stages, n_stages) mean product of two stages' probabilities, high where rows waver
-
-    @classmethod
-    def of(cls, probabilities: Floats, argmax: Labels, fragmentation_index: float) -> StagerFeatures:
-        """Return the features of a night; rows of NaN are left out."""
-        known = argmax >= 0
-        rows = probabilities[known] / probabilities[known].sum(axis=1, keepdims=True)  # (n_known, n_stages)
-        logs = np.log(rows, where=rows > 0, out=np.zeros_like(rows))
-        highest = rows.max(axis=1)
-        n_epochs = np.bincount(argmax[known], minlength=rows.shape[1])  # (n_stages,)
-        totals = np.bincount(argmax[known], highest, minlength=rows.shape[1])
-        return cls(
-            fragmentation_index,
-            float(-(rows * logs).sum(axis=1).mean()),
-            float(highest.mean()),
-            n_epochs / len(rows),
-            np.divide(totals, n_epochs, where=n_epochs > 0, out=np.full(len(totals), np.nan)),
-            rows.T @ rows / len(rows),
-        )
-
-
-def features_of(night: Night, ratio: float) -> StagerFeatures:
-    """Return a night's features; its epochs are `ratio` times as long as the profile's.
-
-    They are those of the epochs that the rules measure, of all epochs if these are none.
-    """
-    fi = night.fragmentation_index(night.argmax)
-    measured = slice(*night.period) if night.period[0] < night.period[1] else slice(None)
-    return StagerFeatures.of(night.probabilities[measured], night.argmax[measured], min(fi / ratio, 1.0))
-
-
 def best_stages(
     probabilities: Floats, calibration: Calibration | None, log_weight: Sequence[float] | None
 ) -> Labels:

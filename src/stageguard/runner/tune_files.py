@@ -43,9 +43,9 @@ class MeasuredFile:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, apart from messages."""
-        night = self.night.features
-        numbers = {key: getattr(night, key) for key in ("fragmentation_index", "entropy", "sharpness")}
-        return numbers | {"shares": night.shares.tolist(), "notes": list(self.notes)}
+        night = self.night
+        numbers = {"fragmentation_index": night.stager_fi, "sharpness": night.sharpness}
+        return numbers | {"notes": list(self.notes)}
 
 
 def measure_task(task: TuneTask) -> MeasuredFile:

@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,8 +21,7 @@ from stageguard import checks, documents
 from stageguard.arrays import ComparedByValue, Floats32, Ints, Mask
 from stageguard.documents import NotNegative, Range, Text
 from stageguard.errors import InputError, MissingFileError
-from stageguard.files import write_together
-from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.recording import EpochGrid, Recording
 from stageguard.night.stages import StageScheme
 from stageguard.signals.modalities import modality_of
@@ -283,48 +280,3 @@ def _scale(values: Floats32, names: tuple[str, ...], recipe: Recipe) -> tuple[Fl
     is_scaled, clip = np.array([name not in absolute for name in names]), recipe.scaling.clip or np.inf
     scaled = np.clip((values - centre) / spread, -clip, clip)
     return np.where(is_scaled, scaled, values).astype(np.float32), "robust"
-
-
-def write_features(
-    features: Features,
-    path: str | Path,
-    *,
-    scoring: Hypnogram | None = None,
-    is_synthetic: bool = False,
-    overwrite: bool = False,
-) -> Path:
-    """Write the features of one recording, with its stages, to a .npz file, completely or not at all.
-
-    A scoring must have epochs of the same length. Epochs after its end are unscored.
-    """
-    path, seconds, recipe = Path(path), features.epoch_seconds, features.recipe
-    if path.suffix.lower() != ".npz":
-        raise InputError(f"cannot write features as {path.name!r}, expected a name ending in .npz.")
-    stages = None
-    if scoring is not None:
-        if seconds is not None and abs(scoring.epoch_seconds - seconds) > 1e-6:
-            raise InputError(
-                f"recording {features.recording!r} is scored in epochs of {scoring.epoch_seconds:g} s, its "
-                f"features have {seconds:g} s. Give epoch_seconds={scoring.epoch_seconds:g}."
-            )
-        stages = [str(name) for name in scoring.stages[: features.n_epochs]]
-        stages += ["?"] * (features.n_epochs - len(stages))
-    content: Mapping[str, Any] = {
-        "features": features.values,
-        "names": features.names,
-        "subject": features.subject,
-        "recording": features.recording,
-        "epoch": features.epochs,
-        "epoch_seconds": seconds,
-        "recipe": None if recipe is None else json.dumps(recipe, allow_nan=False),
-        "recipe_sha256": None if recipe is None else documents.sha256_of(recipe),
-        "scaling": features.scaling,
-        "absolute": np.array(features.absolute, dtype=np.str_),
-        "is_synthetic": is_synthetic,
-        "stage": stages,
-    }
-    arrays: dict[str, Any] = {name: np.array(value) for name, value in content.items() if value is not None}
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)
-    write_together({path: buffer.getvalue()}, overwrite=overwrite, make_folders=True)
-    return path
