@@ -382,7 +382,8 @@ _UNKNOWN: Labels = np.empty(0, dtype=np.int8)  # until the night is checked
 
 
 def _of_density(density: Hypnodensity, profile: Profile, options: GuardOptions, assumed: list[str]) -> Night:
-    if options.stages is not None or options.epoch_seconds is not None or options.logits or options.log:
+    is_scaled = checks.flag(options.logits, "logits") or checks.flag(options.log, "log")
+    if options.stages is not None or options.epoch_seconds is not None or is_scaled:
         raise InputError(
             "stages, epoch_seconds, logits and log describe a bare array, but a Hypnodensity says all of it. "
             "Leave them out."
