@@ -63,7 +63,7 @@ def test_changes_are_listed_from_1_and_json_counts_from_0(run, file, tmp_path):
     assert str(changes[0].first_epoch + 1) == listed[0]
     found = run(
         "decode", file, "-p", PROFILE, "--explain", "--json", "--overwrite", "-o", tmp_path / "out"
-    ).json
+    ).lines
     assert found[0]["changes"][0]["first_epoch"] == changes[0].first_epoch
 
 

@@ -55,10 +55,8 @@ def test_it_writes_the_profile_that_fit_returns(folder, run):
     ran = run("fit", *nights(folder), *options, "-o", "lab.toml")
     assert ran.code == 0, ran.err
     for text in (
-        "lab: 6 scored nights of 3 subjects, 1,440 scored epochs, on human-psg-3",
-        "Candidates, cross-validated over subjects",
-        "What the profile does",
-        "Choosing so gains over argmax, on nights held out: kappa",
+        "6 scored nights of 3 subjects, 1,440 scored epochs, on human-psg-3",
+        "Improvement over argmax on held-out nights: kappa",
         "3 subjects are few",
         "Wrote: lab.toml",
     ):
@@ -104,7 +102,7 @@ def test_hypnograms_alone(folder, run):
     ran = run("fit", *files, "--base", BASE, "-o", "counted.toml")
     assert ran.code == 0, ran.err
     assert "Counted on 6 scored nights of 6 subjects without probabilities" in ran.out
-    assert "Candidates" not in ran.out
+    assert "Improvement" not in ran.out
     assert sg.Profile.load("counted.toml").provenance["source"].endswith("hypnograms alone")
 
 
@@ -122,7 +120,7 @@ def test_a_bad_night_is_a_row_and_not_the_end(folder, run):
 def test_what_cannot_be_fitted_is_one_line(folder, run):
     first = nights(folder)[0]
     alone = run("fit", first, "--base", BASE, "-o", "x.toml")
-    assert mentions(error_line(alone), "The first problem", "n0.csv")
+    assert mentions(error_line(alone), 1, "expected 10")
     single = run("fit", first, "--expert", "experts", "--base", BASE, "-o", "x.toml")
     assert mentions(error_line(single), 1, "subject", 2)
     (folder / "subjects.csv").write_text("id,subject,group\n" + "".join(f"n{i},s,{i}\n" for i in range(6)))

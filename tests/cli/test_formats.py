@@ -54,8 +54,8 @@ def test_a_file_that_content_cannot_tell_asks_for_its_format(run, usleep):
 def test_format_and_pooling_are_recorded_and_repeated(run, usleep, tmp_path):
     arguments = ("--format", "usleep-npy", "--epoch-seconds", 15, "--pool", 30)
     ran = run("decode", usleep, "-p", PROFILE, *arguments, "--json")
-    assert ran.json[0]["n_epochs"] == 120
-    assert mentions(ran.json[0]["notes"], "2 rows", "15 s", "30 s")
+    assert ran.lines[0]["n_epochs"] == 120
+    assert mentions(ran.lines[0]["notes"], "2 rows", "15 s", "30 s")
     assert run("verify", tmp_path / "night_PRED.hypnogram.tsv").code == 0
 
 
@@ -101,7 +101,7 @@ def test_a_night_of_yasa_is_decoded(run, tmp_path):
     own = yasa.Hypnogram([names[i] for i in density.argmax], proba=frame, start="2024-05-01 22:30:00")
     own.to_json(tmp_path / "night.json")
     ran = run("decode", tmp_path / "night.json", "-p", PROFILE, "--json")
-    assert ran.json[0]["n_changed"] > 0
+    assert ran.lines[0]["n_changed"] > 0
     decoded = sg.read_hypnogram(tmp_path / "night.hypnogram.tsv")
     assert decoded.start == own.start.to_pydatetime()
 

@@ -1,4 +1,4 @@
-"""`stageguard posterior`: what sg.posterior and sg.sample return, as files that read back."""
+"""`decode --posterior`: what sg.posterior and sg.sample return, as files that read back."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def gappy(path):
 
 def test_the_table_reads_back_exactly_with_its_missing_epochs(run, night, tmp_path):
     gappy(night)
-    ran = run("posterior", night, "-p", PROFILE)
+    ran = run("decode", "--posterior", night, "-p", PROFILE)
     assert (ran.code, ran.err) == (0, "")
     expected = sg.posterior(sg.read_density(night), PROFILE)
     found = sg.read_density(tmp_path / "night.posterior.csv")
@@ -46,12 +46,12 @@ def test_the_table_reads_back_exactly_with_its_missing_epochs(run, night, tmp_pa
 
 
 def test_the_epoch_length_travels_with_the_table(run, night, tmp_path):
-    run("posterior", night, "-p", PROFILE, "--epoch-seconds", "20")
+    run("decode", "--posterior", night, "-p", PROFILE, "--epoch-seconds", "20")
     assert sg.read_density(tmp_path / "night.posterior.csv").epoch_seconds == 20
 
 
 def test_the_sidecar_holds_the_evidence_and_where_it_comes_from(run, night, tmp_path):
-    run("posterior", night, "-p", PROFILE, "--trained", "balanced")
+    run("decode", "--posterior", night, "-p", PROFILE, "--trained", "balanced")
     whole = json.loads((tmp_path / "night.posterior.json").read_text())
     own = whole["stageguard"]
     expected = sg.posterior(sg.read_density(night), PROFILE)
@@ -65,7 +65,7 @@ def test_the_sidecar_holds_the_evidence_and_where_it_comes_from(run, night, tmp_
 
 
 def test_draws_are_those_of_sample(run, night, tmp_path):
-    ran = run("posterior", gappy(night), "-p", PROFILE, "--draws", "7", "--seed", "3")
+    ran = run("decode", gappy(night), "-p", PROFILE, "--draws", "7", "--seed", "3")
     assert "7 nights, seed 3" in ran.out
     with np.load(tmp_path / "night.draws.npz") as held:
         labels, stages = held["labels"], held["stages"].tolist()
@@ -78,20 +78,22 @@ def test_draws_are_those_of_sample(run, night, tmp_path):
 
 
 def test_the_summary_counts_what_to_look_at(run, night):
-    report = run("posterior", night, "-p", PROFILE, "--json").json[0]
+    report = run("decode", "--posterior", night, "-p", PROFILE, "--json").lines[0]["posterior"]
     p = sg.posterior(sg.read_density(night), PROFILE).probabilities
     assert report["n_unsure"] == np.count_nonzero(p.max(axis=1) < 0.9) > 0
     entropy = -(p * np.log2(np.where(p > 0, p, 1))).sum(axis=1).mean()
     assert report["mean_entropy_bits"] == pytest.approx(entropy)
     assert sum(report["expected_minutes"].values()) == pytest.approx(120)
-    shown = run("posterior", night, "-p", PROFILE, "--overwrite").out
+    shown = run("decode", "--posterior", night, "-p", PROFILE, "--overwrite").out
     assert f"{report['n_unsure']:,} epochs" in shown
     assert mentions(shown, "stager", "sure and wrong")
 
 
 def test_pins_and_quality_count(run, night, tmp_path):
     np.save(tmp_path / "beta.npy", np.where(np.arange(240) == 50, 1.0, 0.0))
-    ran = run("posterior", night, "-p", PROFILE, "--pins", "10=R", "--quality", tmp_path / "beta.npy")
+    ran = run(
+        "decode", "--posterior", night, "-p", PROFILE, "--pins", "10=R", "--quality", tmp_path / "beta.npy"
+    )
     assert ran.code == 0, ran.err
     found = sg.read_density(tmp_path / "night.posterior.csv").probabilities
     assert found[9].tolist() == [0, 0, 1]  # pins count from 1
@@ -99,22 +101,27 @@ def test_pins_and_quality_count(run, night, tmp_path):
     assert not np.allclose(found[50], plain[50], atol=1e-6)
 
 
-def test_nothing_is_replaced_unasked_and_all_files_are_written_or_none(run, night, tmp_path):
+def test_nothing_is_replaced_unasked_and_the_same_again_stays(run, night, tmp_path):
     (tmp_path / "night.draws.npz").write_bytes(b"mine")
-    line = error_line(run("posterior", night, "-p", PROFILE, "--draws", "2"))
+    line = error_line(run("decode", night, "-p", PROFILE, "--draws", "2"))
     assert mentions(line, "night.draws.npz", "--overwrite")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["night.csv", "night.draws.npz"]
-    assert run("posterior", night, "-p", PROFILE, "--draws", "2", "--overwrite").code == 0
-    assert (tmp_path / "night.draws.npz").read_bytes() != b"mine"
+    assert (tmp_path / "night.draws.npz").read_bytes() == b"mine"
+    assert not (tmp_path / "night.posterior.csv").exists()
+    assert run("decode", night, "-p", PROFILE, "--draws", "2", "--overwrite").code == 0
+    written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert written["night.draws.npz"] != b"mine"
+    again = run("decode", night, "-p", PROFILE, "--draws", "2")
+    assert again.code == 0 and "nothing to do" in again.out
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == written
+    assert "--overwrite" in error_line(run("decode", night, "-p", PROFILE, "--draws", "3"))
 
 
-def test_many_files_become_rows_and_a_bad_one_a_failure(run, night, tmp_path):
+def test_a_bad_file_is_a_failure_and_the_others_go_on(run, night, tmp_path):
     other = write_night(tmp_path / "other.csv", PROFILE, seed=2)
     bad = tmp_path / "bad.csv"
     bad.write_text("W,N,R\n0.9,0.9,0.9\n")
-    ran = run("posterior", night, bad, other, "-p", PROFILE, "-o", tmp_path / "out")
+    ran = run("decode", night, bad, other, "-p", PROFILE, "-o", tmp_path / "out", "--posterior", "--jobs", 2)
     assert ran.code == 3
-    assert "Wrote 2 posteriors" in ran.out
     assert "1 of 3 files failed" in ran.err
     assert {path.name for path in (tmp_path / "out").glob("*.csv")} == {
         "night.posterior.csv",
@@ -122,33 +129,15 @@ def test_many_files_become_rows_and_a_bad_one_a_failure(run, night, tmp_path):
     }
 
 
-def test_two_files_of_one_name_do_not_share_an_output(run, night, tmp_path):
-    (tmp_path / "b").mkdir()
-    twin = write_night(tmp_path / "b" / "night.csv", PROFILE, seed=2)
-    ran = run("posterior", night, twin, "-p", PROFILE, "-o", tmp_path / "out")
-    assert ran.code == 3
-    assert mentions(" ".join(ran.err.split()), "same output as")
-    held = json.loads((tmp_path / "out" / "night.posterior.json").read_text())["stageguard"]
-    assert held["input"]["sha256"] == sg.formats.outputs.describe_file(night)["sha256"]
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         (("--pins", "1=W", "x.csv"), ("--quality", "--pins")),
-        (("--logits", "--log"), ("--logits", "--log")),
         (("--draws", "0"), ("--draws",)),
         (("--draws", "999999999999"), ("--draws",)),
     ],
 )
 def test_wrong_usage_exits_2(run, night, options, words):
-    ran = run("posterior", night, "-p", PROFILE, *options)
+    ran = run("decode", "--posterior", night, "-p", PROFILE, *options)
     assert ran.code == 2
     assert mentions(" ".join(ran.err.split()), *words)
-
-
-def test_a_folder_stands_for_the_nights_in_it(run, night, tmp_path):
-    write_night(tmp_path / "other.csv", PROFILE, seed=2)
-    ran = run("posterior", tmp_path, "-p", PROFILE, "--json", "-o", tmp_path / "out")
-    assert ran.code == 0, ran.err
-    assert [report["id"] for report in ran.json] == ["night", "other"]

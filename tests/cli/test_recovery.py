@@ -15,8 +15,7 @@ import pytest
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from messages import mentions, naming
-from stageguard.cli import terminal
-from stageguard.cli.terminal import json_list
+from stageguard.cli import render
 from stageguard.errors import OutputError
 from stageguard.runner import decode_files, manifest
 from stageguard.runner.processes import run_all
@@ -67,7 +66,7 @@ def test_tables_hold_names_as_they_are(run, nights, tmp_path):
     name = "format=a  b.csv"
     (nights / "n1.csv").rename(nights / name)
     (nights / "log=True.csv").write_bytes(b"")
-    assert run("decode", nights, "-p", PROFILE, "-o", tmp_path / "out").code == 1
+    assert run("decode", nights, "-p", PROFILE, "-o", tmp_path / "out").code == 3
     assert [row[:2] for row in rows(tmp_path / "out" / "cohort.tsv")[1:]] == [
         ["format=a  b", str(nights / name)],
         ["n2", str(nights / "n2.csv")],
@@ -86,7 +85,7 @@ def test_a_night_that_another_run_writes_in_the_meantime_is_done(run, nights, tm
         return write(*given, **options)
 
     monkeypatch.setattr(decode_files, "write_decoding", late)
-    (report,) = run(*arguments).json
+    (report,) = run(*arguments).lines
     assert report["ok"], report
     assert report["done_before"] is True
 
@@ -131,9 +130,9 @@ def test_a_picture_can_be_asked_for_later_but_replaces_nobody_elses(decode, tmp_
     mine = tmp_path / "out" / "n2.hypnogram.svg"
     mine.write_text("<svg>mine</svg>")
     ran = decode("--svg", "--json")
-    assert [report["ok"] for report in ran.json] == [True, False]
+    assert [report["ok"] for report in ran.lines] == [True, False]
     assert (tmp_path / "out" / "n1.hypnogram.svg").read_text().startswith("<svg")
-    assert mentions(ran.json[1]["error"], "n2.hypnogram.svg", "overwrite")
+    assert mentions(ran.lines[1]["error"], "n2.hypnogram.svg", "overwrite")
     assert mine.read_text() == "<svg>mine</svg>"
 
 
@@ -174,27 +173,24 @@ def test_results_are_told_also_when_a_table_cannot_be_written(decode, nights, tm
     (nights / "n3.csv").write_bytes(b"")
     monkeypatch.setattr(manifest, "write_text_atomic", refuse)
     ran = decode()
-    assert ran.code == 1
+    assert ran.code == 3
     assert "3 nights: 2 decoded, 1 failed." in ran.out
     assert "is empty (0 bytes)" in ran.err
     for name in ("cohort.tsv", "failures.tsv"):
         assert mentions(ran.err, tmp_path / "out" / name, "space")
 
 
-def test_json_is_whole_when_a_signal_comes_between_its_parts(capsys, monkeypatch):
+def test_a_line_of_json_is_whole_when_a_signal_comes_between_its_parts(capsys, monkeypatch):
     def interrupted(text: str, **_: object) -> None:
         sys.stdout.write(text)
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.05)
+        sys.stdout.write("\n")
 
-    with pytest.raises(Stopped), stoppable(), json_list() as add:
-        add({"n": 1})
-        monkeypatch.setattr(terminal, "print", interrupted, raising=False)
-        try:
-            add({"n": 2})
-        finally:
-            monkeypatch.undo()
-    assert json.loads(capsys.readouterr().out) == [{"n": 1}, {"n": 2}]
+    with pytest.raises(Stopped), stoppable():
+        monkeypatch.setattr(render, "print", interrupted, raising=False)
+        render.print_line({"n": 1})
+    assert json.loads(capsys.readouterr().out) == {"n": 1}
 
 
 def test_json_takes_file_names_that_are_not_utf_8(run, nights):

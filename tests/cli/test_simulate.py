@@ -44,7 +44,7 @@ def test_a_cohort_is_written_and_said_to_be_synthetic(run, tmp_path, modality):
     assert ran.out.startswith("SYNTHETIC: 2 ")
     assert mentions(ran.out, "evidence", "about real sleepers")
     assert (tmp_path / "c" / "synthetic.json").is_file()
-    read = run("data", "check", MODALITIES[modality].dataset, tmp_path / "c")
+    read = run("doctor", "--data", MODALITIES[modality].dataset, tmp_path / "c")
     assert "unreadable" not in read.out
     assert "SYNTHETIC: 2 recordings" in read.out
 

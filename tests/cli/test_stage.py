@@ -239,7 +239,7 @@ def test_files_that_fail_are_rows_and_the_others_go_on(run, tmp_path):
     write(nights / "seconds.edf", seconds=3.0)
     write(nights / "heart.edf", ECG=noise())
     (nights / "torn.edf").write_bytes((nights / "good.edf").read_bytes()[:700])
-    assert run("stage", nights, "--stager", "theirs", "-o", out).code == 1
+    assert run("stage", nights, "--stager", "theirs", "-o", out).code == 3
     with (out / "failures.tsv").open(newline="") as file:
         errors = {row["id"]: row["error"] for row in csv.DictReader(file, delimiter="\t")}
     told = {

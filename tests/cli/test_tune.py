@@ -1,4 +1,4 @@
-"""`stageguard tune` and `decode --strength tune` on the command line."""
+"""`stageguard fit` without experts, and `decode --tune`."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ def densities(folder):
 
 
 def test_it_writes_the_profile_that_tune_returns_and_says_what_was_decided(folder, run):
-    ran = run("tune", "nights", "--base", BASE, "--stager", "YASA 0.8", "-o", "yasa.toml")
+    ran = run("fit", "nights", "--base", BASE, "--stager", "YASA 0.8", "-o", "yasa.toml")
     assert ran.code == 0, ran.err
     expected = sg.tune(densities(folder), BASE, stager="YASA 0.8", name="yasa")
     assert sg.Profile.load(folder / "yasa.toml") == expected
     lines = ran.out.splitlines()
-    assert mentions(lines[0], "yasa", 10, "human-psg-3")
+    assert mentions(lines[0], "yasa", 10)
     assert " ".join(lines[1:-1]) == expected.provenance["decision"]
     assert lines[-1] == "Wrote: yasa.toml"
-    again = run("tune", "nights", "--base", BASE, "-o", "yasa.toml")
+    again = run("fit", "nights", "--base", BASE, "-o", "yasa.toml")
     assert mentions(error_line(again), "yasa.toml", "--overwrite")
 
 
 def test_json_holds_profile_and_nights(folder, run):
-    ran = run("tune", "nights", "--base", BASE, "-o", "t.toml", "--json")
+    ran = run("fit", "nights", "--base", BASE, "-o", "t.toml", "--json")
     assert ran.json["profile"]["strength"]["rule"] == "target"
     assert len(ran.json["files"]) == 10
     assert ran.json["files"][3]["fragmentation_index"] > 0
@@ -60,7 +60,7 @@ def test_json_holds_profile_and_nights(folder, run):
 
 def test_a_bad_file_is_a_problem_and_the_others_are_tuned_on(folder, run):
     (folder / "nights" / "bad.csv").write_text("W,N,R\n0.5,9,0.1\n")
-    ran = run("tune", "nights", "--base", BASE, "-o", "t.toml")
+    ran = run("fit", "nights", "--base", BASE, "-o", "t.toml")
     assert ran.code == 3
     assert "bad.csv" in ran.err
     assert sg.Profile.load(folder / "t.toml").provenance["n_nights"] == 10
@@ -69,58 +69,54 @@ def test_a_bad_file_is_a_problem_and_the_others_are_tuned_on(folder, run):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("nights/n0.csv", "--base", BASE, "-o", "t.toml"), (1, "adjacent", 10)),
+        (("nights/n0.csv", "-o", "t.toml"), ("3 fit", "human-bioradar-3")),
         (("nights", "--base", "kdd2026-cardiorespiratory", "-o", "t.toml"), ("cannot be tuned",)),
     ],
 )
 def test_what_cannot_be_tuned_is_one_line(folder, run, arguments, reason):
-    assert mentions(error_line(run("tune", *arguments)), *reason)
+    assert mentions(error_line(run("fit", *arguments)), *reason)
     assert not (folder / "t.toml").exists()
 
 
 def test_a_night_given_twice_is_told_by_names(folder, run):
     shutil.copy(folder / "nights" / "n0.csv", folder / "nights" / "same.csv")
     for command in (
-        ("tune", "nights", "--base", BASE, "-o", "t.toml"),
-        ("decode", "nights", "-p", BASE, "--strength", "tune"),
+        ("fit", "nights", "--base", BASE, "-o", "t.toml"),
+        ("decode", "nights", "-p", BASE, "--tune"),
     ):
         assert mentions(error_line(run(*command)), "probabilities")
 
 
-def test_the_output_is_a_toml_file(folder, run):
-    assert run("tune", "nights", "--base", BASE, "-o", "t.csv").code == 2
-
-
 def test_decode_tunes_first_and_keeps_the_profile_beside_the_cohort(folder, run):
-    ran = run("decode", "nights", "-p", BASE, "--strength", "tune", "-o", "out")
+    ran = run("decode", "nights", "-p", BASE, "--tune", "-o", "out")
     assert ran.code == 0, ran.err
     expected = sg.tune(densities(folder), BASE)
     assert sg.Profile.load(folder / "out" / "tuned-profile.toml") == expected
     assert "The stager " in ran.out and "tuned-profile.toml" in ran.out
     assert run("verify", "out/n3.hypnogram.tsv").code == 0
-    again = run("decode", "nights", "-p", BASE, "--strength", "tune", "-o", "out")
+    again = run("decode", "nights", "-p", BASE, "--tune", "-o", "out")
     assert again.code == 0, again.err
     assert "10 done before" in again.out
 
 
 def test_decode_says_where_the_profile_was_tuned_on_other_nights(folder, run):
-    assert run("decode", "nights", "-p", BASE, "--strength", "tune", "-o", "out").code == 0
+    assert run("decode", "nights", "-p", BASE, "--tune", "-o", "out").code == 0
     write_night(folder / "nights" / "n10.csv", BASE, hours=1, seed=10)
-    line = error_line(run("decode", "nights", "-p", BASE, "--strength", "tune", "-o", "out"))
+    line = error_line(run("decode", "nights", "-p", BASE, "--tune", "-o", "out"))
     assert mentions(line, "tuned on other", "nights")
     assert "--overwrite" in line
     assert run("decode", "nights", "-p", "out/tuned-profile.toml", "-o", "out").code == 0
 
 
 def test_decode_takes_the_profile_as_it_is_where_nights_are_few(folder, run):
-    ran = run("decode", "nights/n0.csv", "nights/n1.csv", "-p", BASE, "--strength", "tune", "-o", "out")
+    ran = run("decode", "nights/n0.csv", "nights/n1.csv", "-p", BASE, "--tune", "-o", "out")
     assert ran.code == 0, ran.err
-    assert mentions(ran.out, "--strength", 10, 2, "human-psg-3")
+    assert mentions(ran.out, "--tune", 10, 2, "human-psg-3")
     assert not (folder / "out" / "tuned-profile.toml").exists()
 
 
 def test_another_stager_is_decoded_by_the_base_rule_and_can_be_resumed_and_verified(folder, run):
-    run("tune", "nights", "--base", BASE, "--stager", "YASA 0.8", "-o", "yasa.toml")
+    run("fit", "nights", "--base", BASE, "--stager", "YASA 0.8", "-o", "yasa.toml")
     options = ("-p", "yasa.toml", "--stager", "other", "-o", "out")
     ran = run("decode", "nights/n0.csv", *options)
     assert ran.code == 0, ran.err
@@ -148,7 +144,7 @@ def too_much_n3(tmp_path, monkeypatch):
 
 
 def test_shares_are_repaired_over_people_and_the_decoding_is_verified(too_much_n3, run):
-    ran = run("tune", "nights", "--base", "human-psg-5", "-o", "t.toml", "--subjects", "whose.tsv")
+    ran = run("fit", "nights", "--base", "human-psg-5", "-o", "t.toml", "--subjects", "whose.tsv")
     assert ran.code == 0, ran.err
     tuned = sg.Profile.load("t.toml")
     given = [sg.read_density(f"nights/n{i}.csv") for i in range(10)]
@@ -168,12 +164,12 @@ def test_shares_are_repaired_over_people_and_the_decoding_is_verified(too_much_n
 
 
 def test_a_named_cohort_and_a_missing_subject(too_much_n3, run):
-    run("tune", "nights", "--base", "human-psg-5", "-o", "t.toml", "--cohort", "insomnia")
+    run("fit", "nights", "--base", "human-psg-5", "-o", "t.toml", "--cohort", "insomnia")
     assert sg.Profile.load("t.toml").share_repair is None
-    run("decode", "nights", "-p", "human-psg-5", "--strength", "tune", "-o", "out", "--cohort", "insomnia")
+    run("decode", "nights", "-p", "human-psg-5", "--tune", "-o", "out", "--cohort", "insomnia")
     assert sg.Profile.load("out/tuned-profile.toml").share_repair is None
     (too_much_n3 / "whose.tsv").write_text("id\tsubject\nn0\tp0\n")
     line = error_line(
-        run("tune", "nights", "--base", "human-psg-5", "-o", "u.toml", "--subjects", "whose.tsv")
+        run("fit", "nights", "--base", "human-psg-5", "-o", "u.toml", "--subjects", "whose.tsv")
     )
     assert mentions(line, "n1", "whose.tsv")

@@ -117,9 +117,9 @@ def test_stage_goes_from_recordings_to_hypnograms(place, run, tmp_path):
         "--json",
     )
     assert ran.code == 0, ran.err
-    assert [report["ok"] for report in ran.json] == [True] * 3
-    assert any("signal quality (graded): " in note for note in ran.json[0]["notes"])
-    assert "synthetic recording" in ran.json[0]["notes"]
+    assert [report["ok"] for report in ran.lines] == [True] * 3
+    assert any("signal quality (graded): " in note for note in ran.lines[0]["notes"])
+    assert "synthetic recording" in ran.lines[0]["notes"]
     assert len(list(tmp_path.glob("*.hypnogram.tsv"))) == 3
     for written in tmp_path.glob("*.hypnogram.tsv"):
         assert run("verify", written).code == 0

@@ -18,47 +18,45 @@ from stageguard.version import __version__
 COMMANDS = {
     "Guard": {
         "decode": "Turn stage probabilities into plausible hypnograms.",
+        "stage": "Stage recordings by a stager or a network, and decode.",
         "review": "Review decoded nights in the browser, and correct them.",
-        "posterior": "How probable each stage is, and draws of whole nights.",
-        "verify": "Check an output by decoding it again.",
     },
-    "Measure": {
+    "Look": {
+        "report": "One night, or a cohort, as one HTML page.",
+        "stats": "Sleep statistics of nights and groups, before and after.",
         "check": "Check hypnograms against the range of expert scoring.",
-        "stats": "Sleep statistics of many nights, before and after, and of groups.",
         "intervals": "How far a night's sleep statistics may be off.",
         "compare": "Agreement of hypnograms with an expert's, and several experts as one.",
-        "grade": "Which numbers of a stager are as good as an expert's.",
-        "report": "One night as one HTML file.",
+        "grade": "Which statistics of a stager are as accurate as an expert's.",
     },
     "Files": {
         "convert": "Convert between the formats of sleep tools.",
         "combine": "Several stagers' probabilities as one.",
+        "verify": "Check an output by decoding it again.",
+        "profiles": "List the built-in profiles, or show one.",
     },
-    "Recordings and networks": {
-        "train": "Train a network on feature tables.",
-        "stage": "Stage recordings by a stager or a trained network, and guard them.",
+    "Learn": {
+        "fit": "Fit a profile to a stager, from scored or unscored nights.",
+        "train": "Train a network on feature tables or recordings.",
         "study": "Train and test networks fold by fold: tables, figures.",
     },
-    "Profiles and data": {
-        "profiles": "List the built-in profiles, or show one.",
-        "fit": "Fit a profile to scored nights.",
-        "tune": "Tune a profile to a stager by its unscored nights.",
-        "data": "Datasets: list them, check a local copy, fetch open ones.",
-        "simulate": "Write a made-up cohort in the layout of a real dataset.",
-    },
-    "Help": {
+    "Try": {
         "demo": "Decode a synthetic night and show what changed.",
-        "doctor": "Say what is installed, and whether it works.",
+        "simulate": "Write a made-up cohort in the layout of a real dataset.",
+        "doctor": "Check the installation, or a local copy of a dataset.",
     },
 }
 # Commands that went, and what took over.
 WENT = {
     "completion": "_STAGEGUARD_COMPLETE=bash_source stageguard (or zsh_source, fish_source)",
     "consensus": "stageguard compare A B C --consensus OUT",
+    "data": "stageguard doctor --data [NAME FOLDER], or sg.datasets in Python",
     "export": "stageguard train CONFIG.toml --onnx MODEL.onnx",
     "features": "stageguard train with dataset and recipe in its configuration, or sg.features in Python",
+    "posterior": "stageguard decode --posterior",
     "quality": "stageguard stage, or sg.signal_quality in Python",
     "stream": "sg.StreamingDecoder in Python",
+    "tune": "stageguard decode --tune, or stageguard fit without experts",
 }
 SHORT_HELP = {name: text for commands in COMMANDS.values() for name, text in commands.items()}
 HELP_WIDTH = 100  # longer lines are hard to read

@@ -1,4 +1,4 @@
-"""Declare commands: those of click, with options under headings and examples as they are typed."""
+"""Declare commands: those of click, with options under two headings and examples as they are typed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from stageguard.errors import NoInputError, StageGuardError
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 EXAMPLES = "Examples\n--------\n"  # the section of a command's docstring
-OPTIONS = "Options"
+OPTIONS, MORE = "Options", "More options"  # those most people use, and the others
 GROUPS = "__option_groups__"  # the attribute of a command's function that `packed` adds to
 
 OptionGroup = tuple[str, Callable[..., Any], list[str]]  # argument, what builds it, options
 
 
 class Option(click.Option):
-    """An option that stands under a heading of the help."""
+    """An option that stands under one of two headings of the help."""
 
     def __init__(self, *names: Any, heading: str = OPTIONS, **settings: Any) -> None:
         super().__init__(*names, **settings)
@@ -40,9 +40,13 @@ class Option(click.Option):
                 )
         return value, source
 
+    def get_help_extra(self, ctx: click.Context) -> Any:
+        """Return what the help adds to the text, without the range of a number, which errors tell."""
+        return {name: text for name, text in super().get_help_extra(ctx).items() if name != "range"}
+
 
 class Documented(click.Command):
-    """A command whose docstring ends with examples, and whose options may stand under several headings."""
+    """A command whose docstring ends with examples, and whose help has a line for each option."""
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the description, and examples without breaking their lines."""
@@ -55,15 +59,19 @@ class Documented(click.Command):
                 formatter.write("".join(f"  {line}\n" for line in examples.splitlines()))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, those without a heading of their own first."""
-        sections: dict[str, list[tuple[str, str]]] = {OPTIONS: []}
+        """Write the arguments and the options under their headings."""
+        sections: dict[str, list[tuple[str, str]]] = {OPTIONS: [], MORE: []}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
-            if record is not None and not isinstance(parameter, click.Argument):
+            if record is not None:
                 sections.setdefault(getattr(parameter, "heading", OPTIONS), []).append(record)
         for heading, records in sections.items():
-            with formatter.section(heading):
-                formatter.write_dl(records)
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
+
+    def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write nothing: the arguments stand among the options."""
 
 
 class Command(Documented):
@@ -114,8 +122,14 @@ def group(function: Callable[..., None]) -> Group:
 
 
 def option(*names: str, **settings: Any) -> Callable[[Function], Function]:
-    """Declare an option: `click.option`, with a `heading` if it is not to stand under Options."""
+    """Declare an option: `click.option`, with the `heading` MORE if few people need it."""
     return click.option(*names, cls=Option, **settings)
+
+
+def more(name: str, metavar: str | None, text: str, **settings: Any) -> Callable[[Function], Function]:
+    """Declare an option that few people need; without a `metavar` it is a flag."""
+    kind = {"is_flag": True} if metavar is None else {"metavar": metavar}
+    return option(name, heading=MORE, help=text, **kind, **settings)
 
 
 def packed(

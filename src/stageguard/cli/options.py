@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isnan
 from pathlib import Path
 from typing import Any, get_args
@@ -14,7 +13,7 @@ from typing import Any, get_args
 import click
 from click.shell_completion import CompletionItem
 
-from stageguard.cli.command import option, packed
+from stageguard.cli.command import MORE, more, option, packed
 from stageguard.errors import InputError, StageGuardError
 from stageguard.formats.companions import (
     MOMENT_WORDS,
@@ -29,7 +28,14 @@ from stageguard.profile.profile import Profile
 from stageguard.profile.stagers import Training
 from stageguard.runner.decode_one import DecodeOptions, read_with
 from stageguard.runner.executors import Cluster
-from stageguard.storage import local_only, location
+from stageguard.storage import is_folder, local_only, location
+
+TABLES = (".csv", ".tsv", ".parquet")  # suffixes of an output that is a table
+# Suffixes of files that are not written, so that an output of such a name is refused.
+OTHER_FILES = (
+    *(".json", ".txt", ".edf", ".xml", ".html", ".svg", ".png", ".pdf", ".xlsx", ".npz", ".npy"),
+    *(".mat", ".h5", ".fif", ".toml"),
+)
 
 
 class PathType(click.Path):
@@ -53,6 +59,23 @@ class LocalPathType(PathType):
         return local_only(super().convert(value, param, ctx), "this command")
 
 
+class OutputType(PathType):
+    """The folder of outputs, or a file whose suffix is one of `suffixes`."""
+
+    def __init__(self, *suffixes: str) -> None:
+        super().__init__()
+        self._suffixes = suffixes
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path; refuse the name of a file of another kind."""
+        path = super().convert(value, param, ctx)
+        suffix = path.suffix.lower()
+        if suffix in (*TABLES, *OTHER_FILES) and suffix not in self._suffixes and not is_folder(path):
+            table = f", or a table named {', '.join(self._suffixes)}" if self._suffixes else ""
+            self.fail(f"{path.name!r} names a file, expected a folder{table}.", param, ctx)
+        return path
+
+
 class Number(click.FloatRange):
     """A number within bounds, which NaN never is."""
 
@@ -73,7 +96,7 @@ class NumberOrWord(Number):
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         """Return what the help shows for the value."""
-        return f"[{'|'.join(self._words)}|NUMBER]"
+        return "|".join((*self._words, "NUMBER"))
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the word or the number."""
@@ -111,74 +134,57 @@ SECONDS = Number(min=0.1, max=3600)
 COUNT = click.IntRange(min=0)
 SCHEME = click.Choice(["aasm5", "wldr4", "wnr3", "ws2"])
 DEVICE = click.Choice(["auto", "cpu", "cuda"])
-
-HOW_READ = "How files are read"
-WHAT_ELSE = "What else is known of a night"
+TRAINED = get_args(Training)
 
 profile = option(
-    "--profile",
-    "-p",
-    metavar="NAME",
-    required=True,
-    help="Name (see: stageguard profiles) or a .toml file.",
-)
-grade_card = option(
-    "--grade",
-    metavar="CARD.json",
-    type=PATH,
-    help="Grade card of the nights' stager: marks each statistic by its verdict.",
-)
-stages = option(
-    "--stages",
-    metavar="W,N1,...",
-    heading=HOW_READ,
-    help="Names of the columns in order. Needed for bare arrays.",
-)
-epoch_seconds = option(
-    "--epoch-seconds",
-    metavar="SECONDS",
-    type=SECONDS,
-    heading=HOW_READ,
-    help="Epoch length. Default: the file's, else the profile's, else 30.",
-)
-file_format = option(
-    "--format",
-    metavar="NAME",
-    heading=HOW_READ,
-    help="Who wrote the probabilities, where content cannot tell: usleep-npy, ...",
-)
-scheme = option(
-    "--scheme",
-    type=SCHEME,
-    heading=HOW_READ,
-    help="Scheme of the hypnograms; finer stages are merged into it.",
-)
-scoring_format = option(
-    "--scoring-format",
-    metavar="NAME",
-    heading=HOW_READ,
-    help="Who wrote the scorings, where content cannot tell: numbers-yasa, ...",
-)
-cohort = option(
-    "--cohort",
-    metavar="NAME",
-    heading=WHAT_ELSE,
-    help="Who was recorded, e.g. narcolepsy: warns or refuses if need be.",
-)
-stager = option(
-    "--stager",
-    metavar="NAME",
-    heading=WHAT_ELSE,
-    help="Whose probabilities these are, where the profile is tuned or fitted to one.",
+    "--profile", "-p", metavar="NAME", required=True, help="Name (stageguard profiles) or .toml file."
 )
 overwrite = option("--overwrite", is_flag=True, help="Replace existing outputs.")
 as_json = option("--json", "as_json", is_flag=True, help="Print JSON only.")
-jobs = option(
-    "--jobs",
-    metavar="N",
-    type=COUNT,
-    default=1,
-    help="Files, or blocks of a table, at a time; 0 means one per core.",
+jobs = option("--jobs", metavar="N", type=COUNT, default=1, help="Processes at a time; 0 means one per core.")
+output_folder = option(
+    "--output",
+    "-o",
+    metavar="FOLDER",
+    type=OutputType(),
+    help="Folder of the outputs. Default: beside each file.",
+)
+grade_card = option(
+    "--grade", metavar="CARD.json", type=PATH, help="Grade card of the stager: adds its verdicts."
+)
+lights_on_phase = option(
+    "--lights-on-phase", metavar="07:00", help="For rodents: when the lights go on. Adds light and dark."
+)
+density_files = click.argument(
+    "files", nargs=-1, type=PATH, help="Probabilities (CSV, .npy, ...), folders, patterns or a sample list."
+)
+scored_files = click.argument(
+    "files", nargs=-1, type=PATH, help="Hypnograms or probabilities, folders, patterns or a sample list."
+)
+
+sample_list = option(
+    *("--list", "samples"),
+    metavar="SAMPLES.tsv",
+    type=PATH,
+    heading=MORE,
+    help="Table of id, probabilities, scoring, edf, start, lights.",
+)
+start = more("--start", "TIME", "Start of files that do not say it: 22:30, 2024-05-01T22:30.", type=START)
+cohort = more("--cohort", "NAME", "Diagnosis or group (narcolepsy). Some profiles warn or refuse.")
+stager = more("--stager", "NAME", "The stager, for a profile tuned or fitted to one.")
+trained = more(
+    *("--trained", "|".join(TRAINED), "How the stager was trained. Default: by its format, or balanced."),
+    type=click.Choice(TRAINED),
+)
+scheme = more("--scheme", "NAME", "Merge into aasm5, wldr4, wnr3 or ws2.", type=SCHEME)
+scoring_format = more("--scoring-format", "NAME", "Format of scorings, if unclear: numbers-yasa, ...")
+scheduler = more(
+    "--scheduler", "ADDRESS", "Dask cluster: tcp://HOST:PORT or local; --wait-for-workers MINUTES."
+)
+wait_for_workers = more(
+    *("--wait-for-workers", "MINUTES", "Longest wait for the first worker. Default: 10 s."),
+    type=Number(min=0, max=10_000),
+    hidden=True,
 )
 
 
@@ -190,55 +196,7 @@ def _cluster(scheduler: str | None, wait_for_workers: float | None) -> Cluster |
     return Cluster(scheduler, wait_for_workers)
 
 
-cluster = packed(
-    "cluster",
-    _cluster,
-    option(
-        "--scheduler",
-        metavar="tcp://HOST:PORT|local",
-        help="Run on a Dask cluster; its workers see the same folders.",
-    ),
-    option(
-        "--wait-for-workers",
-        metavar="MINUTES",
-        type=Number(min=0, max=10_000),
-        help="Longest wait for the first worker of a cluster that starts them on demand. Default: 10 s.",
-    ),
-)
-density_files = click.argument(
-    "files",
-    nargs=-1,
-    type=PATH,
-    help="Probabilities (CSV, .npy, YASA JSON ...), folders of them, quoted patterns, or a sample list.",
-)
-scored_files = click.argument(
-    "files",
-    nargs=-1,
-    type=PATH,
-    help="Hypnograms or probabilities, folders of them, quoted patterns, or a sample list.",
-)
-output_folder = option(
-    "--output", "-o", metavar="FOLDER", type=PATH, help="For the outputs. Default: beside each file."
-)
-sample_list = option(
-    "--list",
-    "samples",
-    metavar="SAMPLES.tsv",
-    type=PATH,
-    help="Table of nights: id, probabilities, scoring, edf, start, lights_off, lights_on. With FILES, it "
-    "tells more about them.",
-)
-lights_on_phase = option(
-    "--lights-on-phase",
-    metavar="07:00",
-    help="For rodents: when the lights go on. Adds light, dark and hours.",
-)
-start = option(
-    "--start",
-    metavar="TIME",
-    type=START,
-    help="When files begin that do not say so: 22:30, or 2024-05-01T22:30.",
-)
+cluster = packed("cluster", _cluster, scheduler, wait_for_workers)
 
 
 def column_names(stages: str | None) -> tuple[str, ...] | None:
@@ -258,7 +216,7 @@ def parse_pairs(texts: Sequence[str], option: str, example: str) -> dict[str, st
     return pairs
 
 
-def parse_dataset_options(texts: Sequence[str], option: str) -> dict[str, str | int | float | bool]:
+def parse_dataset_options(texts: Sequence[str], option: str) -> dict[str, Any]:
     """Return the options of a dataset's reader, with booleans and numbers converted."""
     pairs = parse_pairs(texts, option, "KEY=VALUE, such as scheme=wnr3")
     return {key: _typed(text) for key, text in pairs.items()}
@@ -277,17 +235,23 @@ LIGHTS = (
         "--lights-off",
         metavar="TIME",
         type=MOMENT,
-        help="Lights off: 22:30, or seconds since the beginning of the recording.",
+        help="Lights off: 22:30, or seconds from the start; likewise --lights-on.",
     ),
-    option("--lights-on", metavar="TIME", type=MOMENT, help="Lights on, likewise."),
+    option("--lights-on", metavar="TIME", type=MOMENT, hidden=True, help="Lights on, likewise."),
 )
 lights = packed("lights", lambda lights_off, lights_on: (lights_off, lights_on), *LIGHTS)
 
-
-def refuse_two_scales(*, logits: bool, log: bool) -> None:
-    """Refuse options that contradict each other."""
-    if logits and log:
-        raise click.UsageError("--logits and --log exclude each other: give the one the files hold.")
+epoch_seconds = more(
+    *("--epoch-seconds", "SECONDS", "Epoch length. Default: the file's, else the profile's, else 30."),
+    type=SECONDS,
+)
+logits = more("--logits", None, "Files hold logits, or with --log log-probabilities.")
+log = more("--log", None, "Files hold log-probabilities.", hidden=True)
+stages = more("--stages", "W,N1,...", "Columns in order; needed for bare arrays.")
+file_format = more("--format", "NAME", "Format of probabilities, if unclear: usleep-npy, ...")
+pool = more("--pool", "SECONDS", "Average shorter rows to epochs of this length.", type=SECONDS)
+normalize = more("--normalize", None, "Rescale rows that sum to 0.98–1.02.")
+READING = (epoch_seconds, logits, log, stages, file_format, pool, normalize)
 
 
 def file_options(
@@ -300,7 +264,8 @@ def file_options(
     normalize: bool,
 ) -> FileOptions:
     """Return how files are read."""
-    refuse_two_scales(logits=logits, log=log)
+    if logits and log:
+        raise click.UsageError("--logits and --log exclude each other: give the one the files hold.")
     return FileOptions(
         stages=column_names(stages),
         epoch_seconds=epoch_seconds,
@@ -312,25 +277,6 @@ def file_options(
     )
 
 
-logits = option("--logits", is_flag=True, heading=HOW_READ, help="Probability files hold logits.")
-log = option("--log", is_flag=True, heading=HOW_READ, help="Probability files hold log-probabilities.")
-pool = option(
-    "--pool",
-    metavar="SECONDS",
-    type=SECONDS,
-    heading=HOW_READ,
-    help="Average shorter rows of probabilities to epochs of this length.",
-)
-normalize = option(
-    "--normalize",
-    is_flag=True,
-    heading=HOW_READ,
-    help="Divide rows that rounding took off a sum of 1, by 0.02 at most.",
-)
-READING = (
-    *(epoch_seconds, logits, log, stages),
-    *(file_format, pool, normalize),
-)
 reading = packed("reading", file_options, *READING)
 
 
@@ -340,13 +286,7 @@ def _decode_options(
     return DecodeOptions(file_options(**reading), cohort=cohort, stager=stager, trained=trained)
 
 
-trained = option(
-    "--trained",
-    type=click.Choice(get_args(Training)),
-    heading=WHAT_ELSE,
-    help="How the stager was trained. Default: as known of its format; unknown is balanced.",
-)
-decoding = packed("options", _decode_options, *READING, cohort, stager, trained)
+decoding = packed("options", _decode_options, cohort, stager, trained, *READING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,39 +313,26 @@ class Companions:
         if self and len(nights) > 1:
             raise click.UsageError("--quality and --pins belong to one file: take the files one by one.")
         if self.pins:
-            options = dataclasses.replace(options, pins=parse_pins(self.pins))
+            options = replace(options, pins=parse_pins(self.pins))
         if self.quality is None:
             return options
         table = read_quality(self.quality)
-        unmatched = dataclasses.replace(options, quality=table.values)
+        unmatched = replace(options, quality=table.values)
         if profile is None:  # an output of `decode`, for which the caller refuses options
             return unmatched
+        used = profile.for_nights_of(options.stager, options.cohort)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the same warnings follow when the night is decoded
-                density = read_with(
-                    nights[0], profile, options.density, profile.for_nights_of(options.stager, options.cohort)
-                ).density
+                density = read_with(nights[0], profile, options.density, used).density
         except (StageGuardError, OSError):  # the same error follows
             return unmatched
-        return dataclasses.replace(options, quality=table.of(density))
+        return replace(options, quality=table.of(density))
 
 
 companions = packed(
     "companions",
     Companions,
-    option(
-        "--quality",
-        metavar="FILE",
-        type=PATH,
-        heading=WHAT_ELSE,
-        help="Signal quality per epoch, 0 clean to 1 lost (.npy or table).",
-    ),
-    option(
-        "--pins",
-        metavar="120=R|FILE",
-        multiple=True,
-        heading=WHAT_ELSE,
-        help="Epochs you are sure of (counted from 1), or a table with epoch and stage.",
-    ),
+    more("--quality", "FILE", "Signal quality per epoch, 0 clean to 1 lost (.npy or table).", type=PATH),
+    more("--pins", "120=R|FILE", "Epochs you are sure of, counted from 1, or a table.", multiple=True),
 )

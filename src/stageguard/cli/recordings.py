@@ -12,24 +12,19 @@ from typing import Any
 from click import UsageError
 
 from stageguard.cli import options as opt
-from stageguard.cli.command import option, packed
+from stageguard.cli.command import more, packed
 from stageguard.datasets import dataset as described
 from stageguard.errors import InputError
 from stageguard.formats.recordings.read import SUFFIXES, read_recording
 from stageguard.night.recording import Recording
 from stageguard.storage import is_folder
 
-channel_option = option(
-    "--channel",
-    metavar="ROLE=NAME",
-    multiple=True,
-    help="Which channel is eeg, emg, radar_i, ... Repeat it.",
+channel_option = more(
+    "--channel", "ROLE=NAME", "Which channel is eeg, emg, radar_i, ...; repeatable.", multiple=True
 )
-dataset_option = option(
-    "--dataset", metavar="NAME", help="Read the folders as this dataset (stageguard data)."
-)
-dataset_option_option = option(
-    "--dataset-option", metavar="KEY=VALUE", multiple=True, help="An option of the dataset's. Repeat it."
+dataset_option = more("--dataset", "NAME", "Read the folders as this dataset (stageguard doctor --data).")
+dataset_option_option = more(
+    "--dataset-option", "KEY=VALUE", "An option of the dataset's reader; repeatable.", multiple=True
 )
 
 
@@ -132,7 +127,9 @@ class RecordingOptions:
             for entry in about.entries(folder, **self.dataset_options)
         ]
         if not sources:
-            raise InputError(f"{folders[0]} holds no recording of {name}. See: stageguard data show {name}")
+            raise InputError(
+                f"{folders[0]} holds no recording of {name}. See: stageguard doctor --data {name}"
+            )
         return sources
 
     def _read_file(self, path: Path) -> tuple[Recording, tuple[str, ...]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from click import UsageError
 
 from stageguard.cli import options as opt
-from stageguard.cli.command import option, packed
+from stageguard.cli.command import MORE, option, packed
 from stageguard.errors import FileFormatError, InputError
 from stageguard.files import file_error
 from stageguard.formats.density import DEFAULT_EPOCH_SECONDS
@@ -125,7 +125,7 @@ scored_reading_options = packed(
     option(
         "--column",
         metavar="NAME",
-        heading=opt.HOW_READ,
+        heading=MORE,
         help="Column of the stages in tables of scorings, or annotator of a BIDS table with several.",
     ),
 )

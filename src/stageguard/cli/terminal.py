@@ -1,7 +1,4 @@
-"""Print on the terminal: texts, lists, tables and progress bars that rich lays out, errors, and JSON.
-
-Rich is imported when something is printed.
-"""
+"""Print on the terminal: texts, lists, tables, progress bars, errors, and JSON."""
 
 from __future__ import annotations
 
@@ -14,31 +11,26 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from unicodedata import combining, east_asian_width
 
 import click
 
-from stageguard.errors import (
-    InputError,
-    error_message,
-    visible,
-)
-from stageguard.runner.stopping import unstopped
+from stageguard.errors import InputError, error_message, visible
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.progress import ProgressColumn
-    from rich.text import Text
-
     from stageguard.runner.run import Outcome
 
 Item = TypeVar("Item")
 Piece = str | tuple[str, str]  # a text, or a text and its style, such as `bold red`
+Text = list[tuple[str, str]]  # characters, each with its style
+Widths = list[int]  # of the columns of a table
 
 PIPE_WIDTH = 110
 LONGEST_WORD = 40  # longest word that a column makes room for; longer ones, such as paths, are broken
 GAP = 3  # spaces between columns
 SECONDS_BETWEEN = 0.1  # between two drawings of a progress bar
 NUMBERS = ">"  # before the title of a column of numbers, which stand at the right
+STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
 class Console:
@@ -46,29 +38,28 @@ class Console:
 
     def __init__(self, *, stderr: bool = False) -> None:
         self._stream: TextIO = sys.stderr if stderr else sys.stdout
-        self.width = _width_of(self._stream)
+        self.width = _width_of_stream(self._stream)
 
     def print(self, *pieces: Piece, style: str = "", indent: int = 0, whole_line: bool = False) -> None:
         """Print a text; `whole_line` leaves it to the terminal to break the line."""
-        self._write(_rich_text(pieces, style), indent, indent + 1, whole_line=whole_line)
+        width = sys.maxsize if whole_line else max(1, self.width - indent)
+        for line in _wrapped(_text(pieces, style), width):
+            self._write(" " * indent + self._coloured(line))
 
     def heading(self, heading: str) -> None:
         """Print a heading with a blank line before it."""
         self.print()
         self.print(heading, style="bold")
 
-    def list(self, heading: str, items: Iterable[object], *, whole_lines: bool = False) -> None:
-        """Print a heading and its items, or nothing if there are no items.
-
-        With `whole_lines`, the terminal breaks long lines, so that a command in them can be copied.
-        """
+    def list(self, heading: str, items: Iterable[object]) -> None:
+        """Print a heading and its items, or nothing if there are no items."""
         texts = [one_line(item) for item in items]
         if len(texts) == 1:
-            self.print((f"{heading}: ", "bold"), texts[0], whole_line=whole_lines)
+            self.print((f"{heading}: ", "bold"), texts[0])
         elif texts:
             self.print(heading, style="bold")
             for text in texts:
-                self.print(f"- {text}", indent=2, whole_line=whole_lines)
+                self.print(f"- {text}", indent=2)
 
     def table(
         self,
@@ -82,72 +73,118 @@ class Console:
 
         No column is narrower than its words, and a number keeps its sign and its unit.
         """
-        from rich import box
-        from rich.cells import cell_len
-        from rich.table import Table
+        right = [column.startswith(NUMBERS) for column in columns]
+        titles = [_cell((column.removeprefix(NUMBERS), "bold")) for column in columns]
+        cells = [titles, *([_cell(value) for value in row] for row in rows)]
+        widths = self._widths(cells, right, indent)
+        for number, row in enumerate(cells):
+            if number or headed:
+                self._write_row(row, widths, right, indent)
+            if headed and number == 0:
+                rule = self._rule() * (sum(widths) + GAP * (len(widths) - 1))
+                self._write(" " * indent + rule)
 
-        cells = [list(map(_rich_cell, row)) for row in rows]
-        table = Table(
-            box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_header=headed, header_style="bold"
-        )
-        least = indent + 1 + GAP * (len(columns) - 1)
-        for k, column in enumerate(columns):
-            title, is_number = one_line(column.removeprefix(NUMBERS)), column.startswith(NUMBERS)
-            texts = [row[k].plain for row in cells]
+    def _widths(self, cells: Sequence[Sequence[Text]], right: Sequence[bool], indent: int) -> Widths:
+        """Return the widths of columns; texts are broken into lines if the table would be too wide."""
+        widths, least = [], []
+        for is_number, column in zip(right, zip(*cells, strict=True), strict=True):
+            texts = [_plain(cell) for cell in column]
             words = texts if is_number else [word for text in texts for word in text.split()]
-            width = min(LONGEST_WORD, max(map(cell_len, [*words, *title.split(), " "])))
-            least += width
-            table.add_column(
-                title,
-                justify="right" if is_number else "left",
-                no_wrap=is_number,
-                overflow="fold",
-                min_width=width,
-            )
-        for row in cells:
-            table.add_row(*row)
-        self._write(table, indent, least)
+            widths.append(max(map(_width, texts)))
+            least.append(min(LONGEST_WORD, max(map(_width, words), default=0)))
+        room = self.width - indent - GAP * (len(widths) - 1)
+        while sum(widths) > room:
+            spare = [max(0, width - low) for width, low in zip(widths, least, strict=True)]
+            if not any(spare):
+                break
+            widths[spare.index(max(spare))] -= 1
+        return widths
 
-    def _write(self, shown: RenderableType, indent: int, least: int, *, whole_line: bool = False) -> None:
-        """Write text or a table without blanks at the ends of lines."""
-        from rich.console import Console as RichConsole
-        from rich.padding import Padding
+    def _write_row(self, row: Sequence[Text], widths: Widths, right: Sequence[bool], indent: int) -> None:
+        columns = [_wrapped(cell, max(1, width)) for cell, width in zip(row, widths, strict=True)]
+        for line in itertools.zip_longest(*columns, fillvalue=list[tuple[str, str]]()):
+            parts = []
+            for cell, width, is_number in zip(line, widths, right, strict=True):
+                blank, text = " " * (width - _width(_plain(cell))), self._coloured(cell)
+                parts.append(blank + text if is_number else text + blank)
+            self._write(" " * indent + (" " * GAP).join(parts))
 
-        out = RichConsole(
-            file=self._stream,
-            width=max(self.width, least),
-            color_system="auto" if _is_coloured(self._stream) else None,
-            markup=False,
-            emoji=False,
+    def _coloured(self, text: Text) -> str:
+        """Return a text with the escapes of its styles, on a terminal that shows them."""
+        stream = self._stream
+        if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+            return _plain(text)
+        runs = [(style, _plain(list(run))) for style, run in itertools.groupby(text, lambda each: each[1])]
+        codes = [";".join(STYLES[name] for name in style.split()) for style, _ in runs]
+        return "".join(
+            f"\x1b[{code}m{run}\x1b[0m" if code else run for code, (_, run) in zip(codes, runs, strict=True)
         )
-        with out.capture() as captured:
-            out.print(
-                Padding.indent(shown, indent) if indent and not whole_line else shown, soft_wrap=whole_line
-            )
-        before = " " * indent if whole_line else ""
-        for line in captured.get().splitlines():
-            self._stream.write(f"{before}{line}".rstrip() + "\n")
+
+    def _rule(self) -> str:
+        """Return the character of a rule, one that the stream has."""
+        try:
+            "─".encode(getattr(self._stream, "encoding", None) or "utf-8")
+        except UnicodeEncodeError:
+            return "-"
+        return "─"
+
+    def _write(self, line: str) -> None:
+        self._stream.write(line.rstrip() + "\n")
 
 
-def _rich_text(pieces: Iterable[Piece], style: str = "") -> Text:
-    """Return a text for rich, with escapes for what a terminal would obey."""
-    from rich.text import Text
-
+def _text(pieces: Iterable[Piece], style: str = "") -> Text:
+    """Return a text, with escapes for what a terminal would obey."""
     styled = [(piece, "") if isinstance(piece, str) else piece for piece in pieces]
-    escaped = [("\n".join(map(visible, text.split("\n"))), style) for text, style in styled]
-    return Text.assemble(*escaped, style=style)
+    return [
+        (character, f"{style} {own}".strip())
+        for text, own in styled
+        for character in "\n".join(map(visible, text.split("\n")))
+    ]
 
 
-def _rich_cell(cell: object) -> Text:
-    """Return a cell of a table for rich: a list of pieces, a text and its style, or what has a text."""
+def _cell(cell: object) -> Text:
+    """Return a cell of a table: of a list of pieces, a text and its style, or what has a text."""
     if isinstance(cell, list):
-        return _rich_text(cell)
+        return _text(cell)
     if isinstance(cell, tuple):
-        return _rich_text([(one_line(cell[0]), cell[1])])
-    return _rich_text([f"{cell:,}" if isinstance(cell, int) else one_line(cell)])
+        return _text([(one_line(cell[0]), cell[1])])
+    return _text([f"{cell:,}" if isinstance(cell, int) else one_line(cell)])
 
 
-def _width_of(stream: TextIO) -> int:
+def _plain(text: Text) -> str:
+    return "".join(character for character, _ in text)
+
+
+def _width(text: str) -> int:
+    """Return how many cells of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(c) else 1 + (east_asian_width(c) in "WF") for c in text)
+
+
+def _wrapped(text: Text, width: int) -> list[Text]:
+    """Return the lines of a text, broken between words; a word that fits on no line is broken anywhere."""
+    lines, plain, begin = [], _plain(text), 0
+    for paragraph in plain.split("\n"):
+        start = stop = begin  # of the line so far
+        for word in re.finditer(r"\S+", paragraph):
+            first, last = begin + word.start(), begin + word.end()
+            if stop > start and _width(plain[start:last]) > width:
+                lines.append(text[start:stop])
+                start = first
+            while _width(plain[start:last]) > width and last - start > 1:
+                cut = next(
+                    n for n in range(last - 1, start, -1) if n == start + 1 or _width(plain[start:n]) <= width
+                )
+                lines.append(text[start:cut])
+                start = cut
+            stop = last
+        lines.append(text[start:stop])
+        begin += len(paragraph) + 1
+    return lines
+
+
+def _width_of_stream(stream: TextIO) -> int:
     """Return the width of a stream: COLUMNS, else the terminal's, else that of a pipe."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns) > 0:
@@ -156,11 +193,6 @@ def _width_of(stream: TextIO) -> int:
         return os.get_terminal_size(stream.fileno()).columns or PIPE_WIDTH
     except (AttributeError, OSError, ValueError):  # not a terminal
         return PIPE_WIDTH
-
-
-def _is_coloured(stream: TextIO) -> bool:
-    """Whether to print styles: the stream is a terminal that supports them, and NO_COLOR is not set."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def with_names(message: object, names: Sequence[str]) -> str:
@@ -240,58 +272,34 @@ def json_text(value: Any, levels: int = 2) -> str:
 
 
 @contextmanager
-def json_list() -> Iterator[Callable[[Any], None]]:
-    """Yield a function that prints one more item of a JSON list: plain types, or what has `to_dict`.
+def progress_bar(what: str, *, quiet: bool) -> Iterator[Callable[..., None] | None]:
+    """Yield a function that says how far the work is (total, completed, description).
 
-    The list is always closed, so that the output stays valid JSON.
-    """
-    n_items = 0
-
-    def add(item: Any) -> None:
-        nonlocal n_items
-        value = item.to_dict() if hasattr(item, "to_dict") else item
-        text = "\n".join(f"  {line}" for line in json_text(value).split("\n"))
-        with unstopped():  # a signal must not cut an item in two
-            print(f"[\n{text}" if n_items == 0 else f",\n{text}", end="")
-            n_items += 1
-
-    try:
-        yield add
-    finally:
-        print("\n]" if n_items else "[]", flush=True)
-
-
-@contextmanager
-def progress_bar(what: str, *, quiet: bool, in_bytes: bool = False) -> Iterator[Callable[..., None] | None]:
-    """Yield a function that moves a bar (total, completed, description), or None without a terminal.
-
-    The bar is on standard error, and disappears at the end.
+    It writes one line to standard error, which disappears at the end; without a terminal it is None.
     """
     if quiet or not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeRemainingColumn as TimeLeft
+    console, begun, said = Console(stderr=True), monotonic(), -SECONDS_BETWEEN
 
-    amount: ProgressColumn = DownloadColumn() if in_bytes else MofNCompleteColumn()
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), amount, TimeLeft())
-    # Drawn by the calls alone: a thread that draws would be copied into forked workers.
-    bar = Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False)
-    with bar:
-        task, drawn = bar.add_task(what, total=None), monotonic()
-        bar.refresh()
+    def move(*, total: int | None = None, completed: int = 0, description: str | None = None) -> None:
+        nonlocal said
+        now = monotonic() - begun
+        if now - said < SECONDS_BETWEEN:
+            return
+        said = now
+        text = f"{description or what} {completed:,}" + (f" of {total:,}" if total else "")
+        if total and completed:
+            minutes, seconds = divmod(round(now / completed * (total - completed)), 60)
+            text += f", about {minutes}:{seconds:02} left"
+        line = _wrapped(_text([text]), max(1, console.width - 1))[0]
+        print(f"\r\x1b[2K{_plain(line)}", end="", file=sys.stderr, flush=True)
 
-        def move(
-            *, total: int | None = None, completed: int | None = None, description: str | None = None
-        ) -> None:
-            nonlocal drawn
-            bar.update(task, total=total, completed=completed, description=description)
-            if monotonic() - drawn >= SECONDS_BETWEEN:
-                drawn = monotonic()
-                bar.refresh()
-
+    try:
+        move()
         yield move
+    finally:
+        print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -321,10 +329,3 @@ def progress(items: Iterable[Item], what: str, n_items: int, *, quiet: bool) -> 
             yield item
             if move_bar is not None:
                 move_bar(total=n_items, completed=number)
-
-
-def size_words(n_bytes: int) -> str:
-    """Return a size, as in `1.5 MB`."""
-    from rich.filesize import decimal
-
-    return decimal(n_bytes)

@@ -222,7 +222,7 @@ def dataset_tables(
         else:
             yield entry, table
     if entry is None:
-        raise FileFormatError(f"{folder}: holds no recording of {name}. See: stageguard data show {name}")
+        raise FileFormatError(f"{folder}: holds no recording of {name}. See: stageguard doctor --data {name}")
 
 
 # ---- recordings together

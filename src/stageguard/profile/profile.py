@@ -448,6 +448,22 @@ def profiles() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
+def fitting_profile(scheme: StageScheme, epoch_seconds: float) -> Profile:
+    """Return the one built-in profile for these stages and this epoch length, reproductions left out."""
+    names = []
+    for name in profiles():
+        table = documents.read_toml(FOLDER / f"{name}.toml", "a profile")
+        if not table.get("reproduces_paper") and table["epoch_seconds"] == epoch_seconds:
+            names += [name] * (_scheme_of(table).names == scheme.names)
+    if len(names) == 1:
+        return Profile.load(names[0])
+    found = f"{len(names)} fit" if names else "none fits"
+    raise ProfileError(
+        f"no profile is given, and {found} stages {' '.join(scheme.names)} of {epoch_seconds:g} s, expected "
+        f"one of {', '.join(names or profiles())}."
+    )
+
+
 @cache
 def _built_in(name: str) -> Profile | None:
     return _from_file(FOLDER / f"{name}.toml") if name in profiles() else None

@@ -44,11 +44,11 @@ class CohortCall:
     profile: Profile
     options: DecodeOptions
     output: Path | None  # a folder, or a table; without it, outputs go beside each night
-    name: Path | None = None  # folder and name of the outputs of one night
     lights: tuple[Moment | None, Moment | None] = (None, None)
     only: tuple[str, ...] = ()  # ids of the nights of a table to decode; empty means all
     svg: bool = False
     explain: bool = False
+    work: Callable[[Any], DecodedNight] | None = None  # decodes a file; by default `decode_task`
     overwrite: bool = False
     in_full: bool = False  # whether to measure everything that is shown of a single night
     jobs: int = 1
@@ -131,7 +131,7 @@ def tables_to_decode(paths: Sequence[Path], samples: Path | None) -> Sequence[Pa
 def decode_inputs(call: CohortCall, inputs: Inputs) -> Manifest:
     """Decode nights in files, each to outputs of its own; of a cohort, also write its tables."""
     _refuse_own_memory(call, [night.path for night in inputs.nights])
-    tables = call.output if inputs.is_cohort and call.name is None else None
+    tables = call.output if inputs.is_cohort else None
     task_of = partial(
         DecodeTask,
         profile=call.profile,
@@ -145,7 +145,7 @@ def decode_inputs(call: CohortCall, inputs: Inputs) -> Manifest:
     tasks = [
         task_of(
             night.path,
-            call.name or night.output(call.output),
+            night.output(call.output),
             options=_between_lights(call, night),
             edf=night.edf,
             start=night.start,
@@ -153,7 +153,7 @@ def decode_inputs(call: CohortCall, inputs: Inputs) -> Manifest:
         )
         for night in inputs.nights
     ]
-    manifest = call.run(FileSource(tasks, tables, call.say))
+    manifest = call.run(FileSource(tasks, tables, call.say, call.work))
     manifest.remarks += _of_days(manifest)
     if tables is not None:
         _write_methods(manifest, call, tables)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from stageguard.arrays import Floats
-from stageguard.errors import FileFormatError, InputError
+from stageguard.errors import FileFormatError, InputError, StageGuardError
 from stageguard.files import file_error
 from stageguard.formats.companions import parse_moment
 from stageguard.formats.density import LABELS_ALONE, DensityFile, existing_file
@@ -24,10 +24,11 @@ from stageguard.guard.decode import decode_held, decode_night, profile_for, warn
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.night import GuardOptions, Night
 from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import SCHEMES
 from stageguard.night.timing import Moment, part_of, with_start
 from stageguard.profile.labels import density_of_labels
-from stageguard.profile.profile import Profile
+from stageguard.profile.profile import Profile, fitting_profile
 from stageguard.profile.stagers import Training
 
 # Exceptions that reading a record may raise when its values are not what `decode` wrote.
@@ -150,6 +151,24 @@ def read_with(path: Path, profile: Profile, options: FileOptions, used: Profile)
     read = read_hypnogram_file(path, labels_options(reading, profile))
     density = density_of_labels(read.hypnogram, used)
     return DensityFile(density, read.notes, read.is_length_assumed)
+
+
+def profile_that_fits(paths: Sequence[Path], options: FileOptions) -> Profile:
+    """Return the built-in profile for the stages and epoch length of the first night that can be read."""
+    problem: Exception = InputError("no night can be read, so no profile was chosen.")
+    for path in paths:
+        try:
+            try:
+                night: Hypnodensity | Hypnogram = parse_density(existing_file(path), options)[0].density
+            except FileFormatError as error:
+                if error.code != LABELS_ALONE or not options.may_be_labels:
+                    raise
+                night = read_hypnogram_file(path, options).hypnogram
+        except (StageGuardError, OSError) as error:
+            problem = error
+            continue
+        return fitting_profile(night.scheme, night.epoch_seconds)
+    raise problem
 
 
 def decode_file(

@@ -421,9 +421,9 @@ def _recorded_lights(path: Path) -> dict[str, Moment]:
 
 
 def find_densities(
-    files: Sequence[Path], samples: Path | None, profile: Profile, options: DecodeOptions
+    files: Sequence[Path], samples: Path | None, profile: Profile | None, options: DecodeOptions
 ) -> Inputs:
-    """Return the nights of probabilities to decode with a profile."""
+    """Return the nights of probabilities to decode with a profile, if one is given."""
     return find_inputs(files, samples, _wanted_densities(profile, options))
 
 
@@ -433,8 +433,8 @@ def is_density(path: Path, profile: Profile, options: DecodeOptions) -> bool:
     return not is_own(path, wanted.kind) and is_night(path, wanted) is True
 
 
-def _wanted_densities(profile: Profile, options: DecodeOptions) -> Wanted:
-    names = (*profile.scheme.names, *(options.density.stages or ()))
+def _wanted_densities(profile: Profile | None, options: DecodeOptions) -> Wanted:
+    names = (*(profile.scheme.names if profile else ()), *(options.density.stages or ()))
     return Wanted("density", options.density.format, names)
 
 

@@ -203,6 +203,7 @@ class DecodedFile(DecodedNight):
     decoded: DecodedFacts
     summary: DecodingSummary | None = None
     changes: tuple[Change, ...] | None = None
+    posterior: Mapping[str, Any] | None = None  # its measures, if it was written
 
     @classmethod
     def fresh(
@@ -236,6 +237,7 @@ class DecodedFile(DecodedNight):
             data = {"done_before": self.is_done_before} | self.facts.to_dict() | counts
         outputs = {kind: str(path) for kind, path in self.outputs.items()}
         data |= {"strength_used": self.row.strength, "outputs": outputs, "notes": list(self.notes)}
+        data |= {} if self.posterior is None else {"posterior": self.posterior}
         return data if self.changes is None else data | {"changes": [change_row(one) for one in self.changes]}
 
 
@@ -282,7 +284,8 @@ class Manifest:
         self.n_decoded += not night.is_done_before
         if isinstance(night, DecodedFile):
             self.files.append((night.row, night.facts.epoch_seconds, night.decoded))
-            if night.summary is not None and len(self.first) <= MOST_IN_FULL:
+            is_shown = night.summary is not None or night.posterior is not None
+            if is_shown and len(self.first) <= MOST_IN_FULL:
                 self.first.append(outcome)
 
     def nights_text(self) -> str:

@@ -12,7 +12,7 @@ import click
 from click import UsageError
 
 from stageguard.cli import options as opt
-from stageguard.cli.command import command, option, packed
+from stageguard.cli.command import MORE, command, option, packed
 from stageguard.cli.outcomes import (
     MOST_NOTES,
     MOST_ROWS,
@@ -40,7 +40,7 @@ source_options = packed(
     option(
         "--format",
         metavar="NAME",
-        heading=opt.HOW_READ,
+        heading=MORE,
         help="Format of the sources, where content cannot tell.",
     ),
     opt.pool,

@@ -1,25 +1,27 @@
-"""`stageguard fit`: scored nights in, a fitted profile out."""
+"""`stageguard fit`: a profile for a stager, from scored nights or from unscored ones."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click import UsageError
 
 from stageguard.cli import options as opt
-from stageguard.cli.command import command, option, packed
+from stageguard.cli.command import command, more, option, packed
 from stageguard.cli.outcomes import end, run_shown
 from stageguard.cli.scored_files import Experts, ReadOptions, read_expert, read_options, read_scoring
 from stageguard.cli.terminal import Console, count, naming_nights, one_line, print_json, progress_bar
 from stageguard.errors import InputError
 from stageguard.files import check_apart, exists_error
 from stageguard.fitting.fit import FitProgress, FitReport, fit_report
+from stageguard.fitting.tune import check_base, decision, tuned_profile
 from stageguard.formats.companions import ListRow, read_subjects
 from stageguard.formats.density import listed
 from stageguard.formats.raw_night import FileOptions
@@ -30,105 +32,70 @@ from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
-from stageguard.report.summary import shown
+from stageguard.profile.rules import FEWEST_NIGHTS
 from stageguard.review.scorings import find_reviews, read_reviewed, with_reviews
+from stageguard.runner.decode_one import DecodeOptions, profile_that_fits
 from stageguard.runner.executors import Cluster, executor_for
 from stageguard.runner.inputs import Input, Inputs, find_inputs, named_once, scoring_of, with_table_nights
-from stageguard.runner.run import collect_warnings, succeeded
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
-
-choice_options = packed(
-    "choice",  # arguments of `fit_report`
-    dict,
-    option("--cohort", metavar="NAME", help="Whom the nights are of: used on no other."),
-    option("--stager", metavar="NAME", help="The stager, with version and channels: used on no other."),
-    opt.trained,
-    option("--keep-accuracy", is_flag=True, help="Also drop whatever falls below the default's accuracy."),
-    option(
-        "--fragmentation-weight",
-        metavar="NUMBER",
-        type=opt.Number(min=0.0),
-        default=2.0,
-        help="Kappa that a unit of distance in FI is worth.",
-    ),
-    option(
-        "--statistics-weight",
-        metavar="NUMBER",
-        type=opt.Number(min=0.0),
-        default=0.3,
-        help="Kappa that argmax's errors of statistics are worth.",
-    ),
-    option("--statistics", metavar="night|day", help="What is reported. Default: by the recordings."),
-    option(
-        "--folds",
-        "n_folds",
-        metavar="N",
-        type=click.IntRange(min=2),
-        default=5,
-        help="Folds of cross-validation.",
-    ),
-    option("--seed", metavar="N", type=opt.COUNT, default=0, help="Same seed, same profile."),
-)
+from stageguard.runner.run import Outcome, collect_warnings, succeeded
+from stageguard.runner.tune_files import MeasuredFile, TuneTask, measure_task
 
 
 @command
-@option("--base", "-b", metavar="NAME", required=True, help="Profile to start from: a name or a .toml file.")
-@option("--output", "-o", metavar="FILE.toml", type=opt.PATH, required=True, help="The fitted profile.")
 @click.argument(
     "files",
     nargs=-1,
     type=opt.PATH,
-    help="The stager's probabilities, or experts' hypnograms alone; folders, quoted patterns, a list.",
+    help="Probabilities of one stager, or hypnograms alone; folders, patterns or a list.",
 )
-@opt.sample_list
+@option("--output", "-o", metavar="FILE.toml", type=opt.PATH, required=True, help="The profile to write.")
+@option("--base", "-b", metavar="NAME", help="Profile to start from. Default: the one that fits the stages.")
 @option(
     "--expert",
     metavar="FOLDER",
     type=opt.PATH,
     multiple=True,
-    help="Experts' hypnograms by night. Once for each of several experts.",
+    help="An expert's hypnograms, named like the nights; repeatable.",
 )
-@option(
-    "--reviewed",
-    metavar="FOLDER",
-    type=opt.PATH,
-    help="Nights that were reviewed to the end (see: stageguard review).",
-)
-@option(
-    "--subjects",
-    metavar="TABLE",
-    type=opt.PATH,
-    help="Whose each night is: columns id and subject; group and expert may be.",
-)
-@choice_options
-@opt.reading
-@opt.scoring_format
+@option("--reviewed", metavar="FOLDER", type=opt.PATH, help="Nights reviewed to the end, instead of FILES.")
+@option("--subjects", metavar="TABLE", type=opt.PATH, help="Columns id and subject; group and expert may be.")
 @opt.overwrite
-@opt.cluster
+@opt.jobs
 @opt.as_json
+@packed(
+    "who",
+    dict,
+    more("--stager", "NAME", "The stager, with version and channels: used on no other."),
+    more("--cohort", "NAME", "Diagnosis or group of the nights: used on no other."),
+    opt.trained,
+)
+@more("--seed", "N", "Same seed, same profile.", type=opt.COUNT, default=0)
+@opt.sample_list
+@opt.scoring_format
+@opt.reading
+@opt.cluster
 def fit(
-    base: str,
-    output: Path,
     files: tuple[Path, ...],
-    samples: Path | None,
+    output: Path,
+    base: str | None,
     expert: tuple[Path, ...],
     reviewed: Path | None,
     subjects: Path | None,
-    choice: dict[str, Any],
-    reading: FileOptions,
-    scoring_format: str | None,
     overwrite: bool,
-    cluster: Cluster | None,
+    jobs: int,
     as_json: bool,
+    who: dict[str, Any],
+    seed: int,
+    samples: Path | None,
+    scoring_format: str | None,
+    reading: FileOptions,
+    cluster: Cluster | None,
 ) -> None:
-    """Fit a profile to nights that a stager and an expert scored.
+    """Fit a profile to a stager.
 
-    Calibrates, counts transitions, and chooses how strongly to guard by cross-validation over subjects. If
-    nothing is surely better than the base profile, tuned where ten nights are there, it stays that.
-    Hypnograms alone give transitions and bands.
+    With experts, on nights that both scored: calibrates, and chooses by cross-validation over subjects how
+    strongly to smooth. Without experts, on ten or more unscored nights: aims at the fragmentation and stage
+    shares that experts score. Hypnograms alone give transitions and ranges.
 
     Examples
     --------
@@ -136,67 +103,196 @@ def fit(
     """
     if output.suffix != ".toml":
         raise UsageError(f"--output is {str(output)!r}, expected the name of a .toml file.")
-    options = read_options(ReadOptions(density=reading, scoring_format=scoring_format), profile=base)
-    who = {} if subjects is None else read_subjects(subjects)
-    _refuse_split_subjects(who)
-    named = {name: row.expert for name, row in who.items() if row.expert is not None}
-    wanted = replace(options.wanted, kind="density") if expert or named else options.wanted
+    rows = {} if subjects is None else read_subjects(subjects)
+    _refuse_split_subjects(rows)
+    named = {name: row.expert for name, row in rows.items() if row.expert is not None}
     if reviewed is not None and (files or samples or expert or named):
         raise UsageError("--reviewed has nights and scorings: leave out FILES, --list and experts.")
     reviews = {} if reviewed is None else find_reviews(reviewed)
+    options = read_options(ReadOptions(density=reading, scoring_format=scoring_format), profile=base)
     inputs = Inputs(tuple(Input(paths[0], name) for name, paths in reviews.items()))
     if reviewed is None:
+        wanted = replace(options.wanted, kind="density") if expert or named else options.wanted
         inputs = named_once(with_table_nights(find_inputs(files, samples, wanted)))
+    if base is None:
+        base = profile_that_fits([night.path for night in inputs.nights], reading).name
+        options = read_options(options, profile=base)
+    profile = options.profile
+    assert profile is not None
     check_apart([output], inputs.files(Path(base), samples, subjects))
     if output.exists() and not overwrite:
         raise exists_error(output)
     named |= {night.id: path for night in inputs.nights if (path := scoring_of(night))}
     folders: Sequence[Path | None] = expert or ([None] if named else [])
     experts = [Experts(folder, named if i == 0 else None) for i, folder in enumerate(folders)]
-    assert options.profile is not None
-    reader = _Reader(options.profile, options, who, subjects, experts, reviews)
+    save = partial(_save, output=output, inputs=inputs, overwrite=overwrite, as_json=as_json)
+    if not experts and not reviews and not _has_hypnogram(inputs, profile):
+        missing = [night.id for night in inputs.nights if rows and night.id not in rows]
+        if missing:
+            raise InputError(f"night {missing[0]!r} is not in {subjects}, expected a row for it.")
+        measured = _measured(inputs, profile, reading, who["trained"], jobs, quiet=as_json)
+        _results(measured)
+        whose = [rows[each.id].subject for each in succeeded(measured)] if rows else None
+        tuned = _tuned(measured, profile, who, name=output.stem, subjects=whose)
+        save(measured, tuned, {"profile": tuned.to_dict()}, decision(tuned), [])
+        return
+    reader = _Reader(profile, options, rows, subjects, experts, reviews)
     outcomes = run_shown(reader.read, inputs.nights, "Reading", quiet=as_json)
-    nights = [outcome.result for outcome in succeeded(outcomes)]
-    if not nights:
-        raise InputError(f"no night could be read. The first problem: {outcomes[0].error}")
-    known = {
-        name
-        for night, outcome in zip(inputs.nights, outcomes, strict=True)
-        if outcome.ok
-        for name in (night.id, night.path.name)
-    }
-    unused = sorted(who.keys() - known)
-    notes = [f"in the table of subjects, but not among the files: {listed(unused, 5)}"] if unused else []
-    if not experts:
-        notes += _remarks(nights)
+    nights = _results(outcomes)
     names = [outcome.id for outcome in succeeded(outcomes)]
+    notes = _remarks(inputs, outcomes, rows, alone=not experts)
     for j in range(max(len(night.experts) for night in nights)):
         notes += swapped_words(names, [night.pair_with(j) for night in nights])
-    by_review = [review for night in nights for review in night.reviews]
-    with executor_for(cluster) as executor, naming_nights(names):
-        report, warned = _fitted(nights, reader.base, output.stem, choice, executor, quiet=as_json)
-    if by_review:
-        reviewed_profile = with_reviews(report.profile, by_review)
-        report = replace(report, profile=reviewed_profile)
-    report.profile.save(output, overwrite=overwrite)
+    groups = [night.group for night in nights]  # a group is kept together as a subject is
+    with (
+        executor_for(cluster) as executor,
+        naming_nights(names),
+        collect_warnings() as warned,
+        progress_bar("Cross-validating", quiet=as_json) as move_bar,
+    ):
+
+        def watch(at: FitProgress) -> None:
+            if move_bar:
+                move_bar(total=at.total, completed=at.done, description=one_line(at.what).capitalize())
+
+        report = fit_report(
+            [night.experts for night in nights],
+            [night.density for night in nights if night.density is not None] or None,
+            base=profile,
+            subjects=None if None in groups else groups,
+            name=output.stem,
+            seed=seed,
+            progress=watch,
+            executor=executor,
+            **who,
+        )
+    if by_review := [review for night in nights for review in night.reviews]:
+        report = replace(report, profile=with_reviews(report.profile, by_review))
+    content = report.to_dict() | {"warnings": warned, "read": notes}
+    notes = [*report.notes, *notes, *(text for text in warned if report.reason not in text)]
+    save(outcomes, report.profile, content, fit_words(report), notes)
+
+
+def _save(
+    outcomes: Sequence[Outcome[Any]],
+    profile: Profile,
+    content: Mapping[str, Any],
+    sentences: Sequence[str],
+    notes: Sequence[str],
+    *,
+    output: Path,
+    inputs: Inputs,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Write the profile, and print what was found."""
+    profile.save(output, overwrite=overwrite)
     if as_json:
-        files_read = [outcome.to_dict() for outcome in outcomes]
-        result = {"files": files_read, "warnings": warned, "read": notes, "output": str(output)}
-        print_json(report.to_dict() | result)
+        files = [outcome.to_dict() for outcome in outcomes]
+        print_json({**content, "files": files, "output": str(output)})
     else:
-        print_fit(report, output, notes, warned)
+        out = Console()
+        out.print((one_line(profile.name), "bold"), f" · {count(len(succeeded(outcomes)), 'night')}")
+        for sentence in sentences:
+            out.print(sentence)
+        out.list("Note", notes)
+        out.list("Wrote", [output])
     end(outcomes, inputs.notes, as_json=as_json)
 
 
-def _refuse_split_subjects(who: Mapping[str, ListRow]) -> None:
+def fit_words(report: FitReport) -> list[str]:
+    """Return what a fit found, in sentences."""
+    scored = f"{count(report.n_nights, 'scored night')} of {count(report.n_subjects, 'subject')}"
+    sentences = [f"{scored}, {report.n_scored_epochs:,} scored epochs, on {report.base}. {report.reason}"]
+    for other in ("argmax", "default"):
+        gains = [
+            f"{name} {mean:+.3f} (SE {error:.3f})" for name, (mean, error) in report.gains(other).items()
+        ]
+        over = "the default, which needs no scored nights" if other == "default" else other
+        sentences += [f"Improvement over {over} on held-out nights: {', '.join(gains)}."] * bool(gains)
+    if report.rows and report.nested is None:
+        sentences.append("With two subjects the choice cannot be checked on held-out nights.")
+    errors = report.profile.intervals.get("errors", {})
+    widths = {name: half_width(values, DEFAULT_LEVEL) for name, values in errors.items()}
+    known = [
+        f"{name} ± {width:.1f} {unit_of(name)}".rstrip()
+        for name, width in widths.items()
+        if math.isfinite(width)
+    ]
+    if known:
+        sentences.append(f"{DEFAULT_LEVEL:.0%} intervals, from held-out nights: {', '.join(known)}.")
+    return sentences
+
+
+def _has_hypnogram(inputs: Inputs, profile: Profile) -> bool:
+    """Whether the first night that is there is stages alone."""
+    first = next((night.path for night in inputs.nights if night.error is None), None)
+    return first is not None and is_hypnogram(first, profile.scheme)
+
+
+def _results(outcomes: Sequence[Outcome[Any]]) -> list[Any]:
+    """Return what was read; raise the first problem if that is nothing."""
+    nights = [outcome.result for outcome in succeeded(outcomes)]
+    if not nights:
+        raise InputError(f"no night could be read. The first problem: {outcomes[0].error}")
+    return nights
+
+
+def _refuse_split_subjects(rows: Mapping[str, ListRow]) -> None:
     """Refuse a subject in two groups, who would be on both sides of a split."""
     home: dict[str, str | None] = {}
-    for row in who.values():
+    for row in rows.values():
         group = home.setdefault(str(row.subject), row.group)
         if group != row.group:
             raise InputError(
                 f"subject {row.subject!r} is in groups {group!r} and {row.group!r}, expected one group."
             )
+
+
+def _remarks(
+    inputs: Inputs, outcomes: Sequence[Outcome[FitFile]], rows: Mapping[str, ListRow], *, alone: bool
+) -> list[str]:
+    """Return the subjects without a night and, of hypnograms alone, what was assumed when they were read."""
+    read = zip(inputs.nights, outcomes, strict=True)
+    known = {name for night, outcome in read if outcome.ok for name in (night.id, night.path.name)}
+    unused = sorted(rows.keys() - known)
+    notes = [f"in the table of subjects, but not among the files: {listed(unused, 5)}"] if unused else []
+    done = succeeded(outcomes)
+    texts = Counter(text for outcome in done for text in outcome.result.notes) if alone else Counter()
+    return notes + [text if n == len(done) else f"{text} ({count(n, 'night')})" for text, n in texts.items()]
+
+
+def _measured(
+    inputs: Inputs, profile: Profile, reading: FileOptions, trained: Any, jobs: int, *, quiet: bool
+) -> list[Outcome[MeasuredFile]]:
+    """Return what unscored nights tell about their stager."""
+    check_base(profile)
+    tasks = [
+        TuneTask(night.path, night.id, profile, reading, trained, night.error) for night in inputs.nights
+    ]
+    return run_shown(measure_task, tasks, "Tuning", quiet=quiet, jobs=jobs)
+
+
+def _tuned(
+    measured: Sequence[Outcome[MeasuredFile]], profile: Profile, who: Mapping[str, Any], **names: Any
+) -> Profile:
+    """Return the profile tuned on measured nights."""
+    done = succeeded(measured)
+    with naming_nights([outcome.id for outcome in done]):
+        nights = [outcome.result.night for outcome in done]
+        return tuned_profile(nights, profile, who["stager"], cohort=who["cohort"], **names)
+
+
+def tuned_on(
+    inputs: Inputs, profile: Profile, options: DecodeOptions, jobs: int, *, quiet: bool
+) -> tuple[Profile, Sequence[str]]:
+    """Return the profile tuned on the nights to decode, or unchanged if they are too few, and why."""
+    measured = _measured(inputs, profile, options.density, options.trained, jobs, quiet=quiet)
+    if (n_nights := len(succeeded(measured))) < FEWEST_NIGHTS:
+        few = count(n_nights, "night")
+        return profile, [f"--tune needs {FEWEST_NIGHTS} nights: {few} decoded with {profile.name} as it is"]
+    tuned = _tuned(measured, profile, {"stager": options.stager, "cohort": options.cohort})
+    return tuned, decision(tuned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,50 +325,13 @@ class FitFile:
         }
 
 
-def _remarks(nights: Sequence[FitFile]) -> list[str]:
-    """Return what was assumed when hypnograms were read, such as the epoch length, each remark once."""
-    texts = Counter(text for night in nights for text in night.notes)
-    return [text if n == len(nights) else f"{text} ({count(n, 'night')})" for text, n in texts.items()]
-
-
-def _fitted(
-    nights: Sequence[FitFile],
-    base: Profile,
-    name: str,
-    choice: dict[str, Any],
-    executor: Executor | None,
-    *,
-    quiet: bool,
-) -> tuple[FitReport, list[str]]:
-    """Fit with a progress bar on a terminal; return the report and the warnings."""
-    subjects = [night.group for night in nights]  # a group is kept together as a subject is
-    densities = [night.density for night in nights if night.density is not None]
-    with collect_warnings() as warned, progress_bar("Cross-validating", quiet=quiet) as move_bar:
-
-        def watch(at: FitProgress) -> None:
-            if move_bar:
-                move_bar(total=at.total, completed=at.done, description=one_line(at.what).capitalize())
-
-        report = fit_report(
-            [night.experts for night in nights],
-            densities or None,
-            base=base,
-            subjects=None if None in subjects else subjects,
-            name=name,
-            progress=watch,
-            executor=executor,
-            **choice,
-        )
-    return report, warned
-
-
 @dataclass(frozen=True, slots=True)
 class _Reader:
     """Reads nights one by one."""
 
     base: Profile
     options: ReadOptions
-    who: Mapping[str, ListRow]
+    rows: Mapping[str, ListRow]
     subjects: Path | None
     experts: Sequence[Experts]
     reviews: Mapping[str, list[Path]]
@@ -280,29 +339,25 @@ class _Reader:
     def read(self, night: Input) -> FitFile:
         """Read one night."""
         path, name = night.path, night.id
-        who = self.who.get(name) or self.who.get(path.name)
-        if self.who and who is None:
+        row = self.rows.get(name) or self.rows.get(path.name)
+        if self.rows and row is None:
             raise InputError(f"night {name!r} is not in {self.subjects}, expected a row for it.")
         if self.reviews:
             reviewed = read_reviewed(self.reviews[name])
             scored = FitFile(reviewed.density, reviewed.experts, (), reviews=reviewed.reviews)
         else:
-            scored = self._with_experts(path, name) if self.experts else self._alone(path)
-        return scored if who is None else replace(scored, subject=who.subject, group=who.group or who.subject)
+            scored = self._scored(path, name)
+        return scored if row is None else replace(scored, subject=row.subject, group=row.group or row.subject)
 
-    def _alone(self, path: Path) -> FitFile:
-        if not is_hypnogram(path, self.base.scheme):
-            raise InputError(
-                "holds no hypnogram, and no experts are named for probabilities. Name them with --expert."
-            )
-        scoring = read_scoring(path, self.options.of_hypnogram(self.base.scheme, self.base.epoch_seconds))
-        return FitFile(None, [scoring.hypnogram], scoring.notes)
-
-    def _with_experts(self, path: Path, name: str) -> FitFile:
-        if is_hypnogram(path, self.base.scheme):  # of a stager that gives labels alone
-            options = self.options.of_hypnogram(self.base.scheme, self.base.epoch_seconds)
-            said = read_scoring(path, options)
-            return FitFile(said.hypnogram, self._scored(name, said.hypnogram), said.notes)
+    def _scored(self, path: Path, name: str) -> FitFile:
+        """Read a stager's night with its experts' scorings, or an expert's scoring alone."""
+        if is_hypnogram(path, self.base.scheme):
+            labels = read_scoring(path, self.options.of_hypnogram(self.base.scheme, self.base.epoch_seconds))
+            if not self.experts:
+                return FitFile(None, [labels.hypnogram], labels.notes)
+            return FitFile(labels.hypnogram, self._of_experts(name, labels.hypnogram), labels.notes)
+        if not self.experts:
+            raise InputError("holds no hypnogram, like the first night. Name experts with --expert.")
         read = read_density_file(path, self.options.density)
         density = read.density
         night = Hypnogram(
@@ -312,88 +367,11 @@ class _Reader:
             density.start,
             offset_seconds=density.offset_seconds,
         )
-        return FitFile(density, self._scored(name, night), read.notes)
+        return FitFile(density, self._of_experts(name, night), read.notes)
 
-    def _scored(self, name: str, night: Hypnogram) -> list[Hypnogram]:
+    def _of_experts(self, name: str, night: Hypnogram) -> list[Hypnogram]:
         """Return the experts' scorings on the epochs of a night."""
         paths = [file for expert in self.experts if (file := expert.path_for(name)) is not None]
         if not paths:
             raise InputError(f"no expert's scoring is named {name!r}, expected one in the folder.")
         return [on_epochs_of(night, read_expert(expert, night, self.options)) for expert in paths]
-
-
-def print_fit(report: FitReport, output: Path, notes: Sequence[str], warned: Sequence[str]) -> None:
-    """Print the report of a fit."""
-    out = Console()
-    nights = f"{count(report.n_nights, 'scored night')} of {count(report.n_subjects, 'subject')}"
-    out.print(
-        f"{one_line(report.profile.name)}: {nights}, {report.n_scored_epochs:,} scored epochs, on "
-        f"{one_line(report.base)}"
-    )
-    if report.rows:
-        _print_candidates(report, out)
-    out.heading("What the profile does")
-    out.print(report.reason)
-    out.list("Learned", list(_learned(report)))
-    _print_gain(report, out)
-    _print_intervals(report, out)
-    warnings = [one_line(text).rstrip(".") for text in warned]
-    out.list("Note", [text for text in (*report.notes, *notes) if one_line(text) not in warnings])
-    out.list("Warning", warned)
-    out.list("Wrote", [output])
-
-
-def _print_candidates(report: FitReport, out: Console) -> None:
-    out.heading("Candidates, cross-validated over subjects")
-    cells: list[list[object]] = []
-    for row in report.rows:
-        values = (row.kappa, row.accuracy, row.fi, row.fi_distance, row.error, row.criterion)
-        status = "" if row.status == "kept" else row.status
-        style = "bold" if row.status == "chosen" else ""
-        texts = (row.candidate.name, *(shown(value, 3) for value in values), status)
-        cells.append([(text, style) for text in texts])
-    numbers = (">kappa", ">accuracy", ">FI", ">|FI - expert|", ">errors", ">criterion")
-    out.table(("candidate", *numbers, ""), cells)
-
-
-def _learned(report: FitReport) -> Iterator[str]:
-    profile, made = report.profile, report.profile.provenance
-    if report.rows:
-        yield f"temperature {profile.calibration.temperature:.2f}"
-        if profile.calibration.biases is not None:
-            pairs = zip(profile.scheme.names, profile.calibration.biases, strict=True)
-            yield f"stage biases {', '.join(f'{name} {bias:+.2f}' for name, bias in pairs)} nats"
-    yield f"experts' mean fragmentation index {made['mean_fragmentation_index']}"
-
-
-def _print_gain(report: FitReport, out: Console) -> None:
-    if report.nested is None:
-        if report.rows:
-            out.print("With two subjects the choice cannot be checked on nights held out from it.")
-        return
-    compared = {
-        "argmax": report.gains(),
-        "the default, which needs no scored nights": report.gains("default"),
-    }
-    for other, gains in compared.items():
-        words = [f"{name} {mean:+.3f} (standard error {error:.3f})" for name, (mean, error) in gains.items()]
-        out.print(f"Choosing so gains over {other}, on nights held out: {', '.join(words)}.")
-
-
-def _print_intervals(report: FitReport, out: Console) -> None:
-    """Print the width of the intervals of a night's statistics, and how often they covered the truth."""
-    held = report.profile.intervals
-    widths = {name: half_width(values, DEFAULT_LEVEL) for name, values in held.get("errors", {}).items()}
-    known = {name: width for name, width in widths.items() if math.isfinite(width)}
-    if not known:
-        return
-    out.heading(f"{DEFAULT_LEVEL:.0%} intervals, from errors on {held['n_nights']} nights held out")
-    rows = []
-    for name, width in known.items():
-        shares = (held.get(kind, {}).get(name) for kind in ("coverage", "model_coverage"))
-        cells = ("n/a" if share is None else f"{share:.0%}" for share in shares)
-        rows.append((name, f"{width:.1f} {unit_of(name)}".rstrip(), *cells))
-    out.table(("statistic", ">plus or minus", ">covered", ">covered by draws"), rows)
-    out.print(
-        "Covered: each subject by the errors on the others. Draws of the posterior promise no coverage."
-    )

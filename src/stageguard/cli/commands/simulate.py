@@ -97,8 +97,9 @@ def _print(plan: Plan, made: Sequence[Subject], folder: Path) -> None:
     out.table(("subject", *columns, ">events"), rows)
     unit = " --dataset-option unit=uV" if plan.recorded.dataset == "accusleep" else ""
     out.print(f"Wrote {folder}. The truth about it: {folder / 'synthetic.json'}")
-    verb, output = ("stage", "STAGED") if plan.modality == "polysomnography" else ("quality", "QUALITY")
+    stager = "yasa" if plan.modality == "polysomnography" else "model.onnx"
     out.print(
-        f"Go on:  stageguard {verb} {folder} --dataset {plan.recorded.dataset}{unit} -o {output}",
+        f"Go on:  stageguard stage {folder} --dataset {plan.recorded.dataset}{unit} --stager {stager} "
+        "-o staged",
         whole_line=True,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -13,10 +12,10 @@ import click
 from click import UsageError
 
 from stageguard.cli import options as opt
-from stageguard.cli.command import command, option
-from stageguard.cli.commands.decode import end_decoding
+from stageguard.cli.command import MORE, command, more, option
+from stageguard.cli.decoded import end_decoding, print_outcome
 from stageguard.cli.recordings import RecordingOptions, Source, staging_options
-from stageguard.cli.terminal import json_list, one_line, outcome_bar
+from stageguard.cli.terminal import one_line, outcome_bar
 from stageguard.errors import InputError
 from stageguard.formats.recordings.read import SUFFIXES as RECORDING_SUFFIXES
 from stageguard.night.recording import Recording
@@ -37,7 +36,7 @@ from stageguard.signals.features import Features
     nargs=-1,
     required=True,
     type=opt.PATH,
-    help="Recordings (EDF, WFDB) or folders of them; for a network also feature tables (CSV, TSV, .npz).",
+    help="Recordings (EDF, WFDB) or folders of them; for a network also feature tables.",
 )
 @option(
     "--stager",
@@ -45,67 +44,60 @@ from stageguard.signals.features import Features
     metavar="NAME|MODEL",
     multiple=True,
     default=("yasa",),
-    help="One of yasa, sleepecg, luna-pops:FOLDER, a folder of `train`, an .onnx file. Repeat it to combine.",
+    help="yasa, sleepecg, luna-pops:FOLDER, a network or .onnx; repeatable.",
 )
-@option("--output", "-o", metavar="FOLDER", type=opt.PATH, required=True, help="For the outputs.")
-@option("--profile", "-p", metavar="NAME", help="Decode with this one, not the one that fits the stager.")
-@opt.cohort
 @option(
-    "--channels",
-    "derivations",
-    metavar="C4-M1,C3-M2",
-    help="The EEG to stage; several derivations are staged one by one and combined.",
+    "--output", "-o", metavar="FOLDER", type=opt.OutputType(), required=True, help="Folder of the outputs."
 )
-@staging_options
-@option(
-    "--age", metavar="YEARS", type=click.FloatRange(min=0, max=130), help="Of the sleeper, if not recorded."
-)
-@option("--sex", type=click.Choice(["F", "M"]), help="Of the sleeper, if not recorded.")
+@option("--profile", "-p", metavar="NAME", help="Default: the profile that fits the stager.")
+@option("--channels", "derivations", metavar="C4-M1,C3-M2", help="The EEG to stage; several are combined.")
 @option("--report/--no-report", default=True, help="Whether to write a page about each night.")
-@option(
-    "--quality",
+@opt.overwrite
+@opt.jobs
+@opt.as_json
+@opt.cohort
+@staging_options
+@more("--age", "YEARS", "Of the sleeper, if not recorded.", type=click.FloatRange(min=0, max=130))
+@more("--sex", "F|M", "Of the sleeper, if not recorded.", type=click.Choice(["F", "M"]))
+@more(
+    *("--quality", "RULES", "How to judge signals: graded, kdd2026 or none. Default: by the profile."),
     type=click.Choice(get_args(QualityRules)),
-    help="How to judge signals. Default: graded, with a kdd2026 profile kdd2026.",
 )
 @option(
     "--temperature/--no-temperature",
     default=None,
-    help="Whether to soften a network as training found best. Default: yes, with a kdd2026 profile no.",
+    heading=MORE,
+    help="Whether to soften a network as its training found best.",
 )
-@option("--device", type=opt.DEVICE, default="auto", help="Where a network computes.")
-@opt.overwrite
-@opt.jobs
+@more("--device", "auto|cpu|cuda", "Where a network computes.", type=opt.DEVICE, default="auto")
 @opt.cluster
-@opt.as_json
 def stage(
     recordings: tuple[Path, ...],
     stagers: tuple[str, ...],
     output: Path,
     profile: str | None,
-    cohort: str | None,
     derivations: str | None,
+    report: bool,
+    overwrite: bool,
+    jobs: int,
+    as_json: bool,
+    cohort: str | None,
     options: RecordingOptions,
     age: float | None,
     sex: str | None,
-    report: bool,
     quality: QualityRules | None,
     temperature: bool | None,
     device: str,
-    overwrite: bool,
-    jobs: int,
     cluster: Cluster | None,
-    as_json: bool,
 ) -> None:
-    """Stage recordings, then guard the stages.
+    """Stage recordings, judge their signals, and decode the stages.
 
-    Finds the channels a stager needs by their names, stages, judges the signals, and decodes with the profile
-    that fits the stager. Writes NAME.hypnodensity.csv, NAME.hypnogram.tsv with its .json, and
-    NAME.report.html for each recording. A second call stages nothing again.
+    Writes NAME.hypnodensity.csv, NAME.hypnogram.tsv with its .json, and NAME.report.html. Channels are found
+    by their names. A second call stages nothing again.
 
     Examples
     --------
     stageguard stage psg.edf --stager yasa --output staged
-    stageguard stage wrists --dataset sleep-accel --stager model.onnx --output networks
     """
     sleeper = {"age": age, "sex": sex}
     staging = StagingOptions(
@@ -139,9 +131,10 @@ def stage(
         for source in found
     ]
     with (
-        json_list() if as_json else nullcontext() as show,
         executor_for(cluster) as executor,
-        outcome_bar("Staging", len(tasks), quiet=as_json, show=show) as on_outcome,
+        outcome_bar(
+            "Staging", len(tasks), quiet=as_json, show=print_outcome if as_json else None
+        ) as on_outcome,
     ):
         source = FileSource(tasks, output if len(tasks) > 1 else None, one_line, stage_task)
         manifest = decode_source(source, jobs=jobs, executor=executor, on_outcome=on_outcome)
