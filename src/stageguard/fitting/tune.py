@@ -72,7 +72,7 @@ class MeasuredNight:
         stager_fi = min(night.fragmentation_index(night.argmax) / ratio, 1.0)
         known = rows[night.argmax[measured] >= 0]
         sharpness = float((known / known.sum(axis=1, keepdims=True)).max(axis=1).mean())
-        about = stager_fi, sharpness, hashlib.sha256(np.ascontiguousarray(rows)).digest()
+        about = stager_fi, sharpness, hashlib.sha256(rows.tobytes()).digest()
         is_lifted = rule is not None and rule.asks_training and night.options.trained == "natural"
         if profile.shares is None or is_of_labels or is_lifted:
             return cls(*about, None, ratio, is_of_labels, is_lifted)
