@@ -21,10 +21,9 @@ from stageguard.report.guard_words import reason
 EARLY = [-4.0] * 7 + [-2.0, -1.0, 0.0]
 CLOCK = {"curves": {"R": EARLY}}
 CASES = [
-    {"ends": "censored", "stay": "self", "flip": None, "durations": False, "minimum": False},
-    {"ends": "paper", "stay": "free", "flip": None, "durations": False, "minimum": True},
-    {"ends": "censored", "stay": "self", "flip": "exact", "durations": False, "minimum": True},
-    {"ends": "paper", "stay": "self", "flip": None, "durations": True, "minimum": False},
+    {"ends": "censored", "stay": "self", "flip": None, "minimum": False},
+    {"ends": "paper", "stay": "free", "flip": None, "minimum": True},
+    {"ends": "censored", "stay": "self", "flip": "exact", "minimum": True},
 ]
 
 

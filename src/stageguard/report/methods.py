@@ -521,8 +521,6 @@ def path_sentences(profile: Profile, seconds: float) -> Iterator[str]:
         "probabilities, times the "
         f"transition weight{stay}."
     )
-    if profile.durations:
-        yield f"Bouts of {and_list(profile.durations)} were scored by the distribution of their lengths."
     if profile.rare:
         listed = ", ".join(
             f"{pair.source} to {pair.target} ({pair.probability:.3g} per epoch)" for pair in profile.rare
