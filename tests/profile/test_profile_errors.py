@@ -186,7 +186,7 @@ def test_sums_may_miss_1_by_rounding(deviation):
     [
         ({"stages": "WNR"}, ("stages is 'WNR'", LIST)),
         ({"stages": ["W"]}, ("scheme", 1, 2, 127)),
-        ({"stages": ["W", "W"]}, ("'W'", "listed")),
+        ({"stages": ["W", "W"]}, ("W, W", "different")),
         ({"stages": ["W", "N"], "wake": "V"}, ("wake", "'V'", "'W' or 'N'")),
         ({"stages": ["A", "B"], "clock": {"curves": {"A": [1, 2]}}}, ("clock", "wake")),
     ],
