@@ -322,4 +322,4 @@ def test_the_demos_own_file_says_how_long_its_epochs_are(run, tmp_path):
     assert "Read: " not in out
     assert "ignored" not in out
     assert "does not say" not in out
-    assert "is like 9 of 10 expert nights" in out
+    assert "Looks like expert scoring" in out

@@ -12,7 +12,7 @@ from cli_runner import Runner, error_line, write_night
 from nights import decode
 from small import night, profile_of, refusal
 from stageguard.errors import InputError, PinError
-from stageguard.report.summary import odds
+from stageguard.report.words import odds
 
 PROFILE = "human-psg-5"
 

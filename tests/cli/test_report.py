@@ -35,7 +35,7 @@ def test_a_page_is_written_and_announced(run, night, tmp_path):
     assert "<svg" in page
     assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", page)  # nothing is loaded from elsewhere
     assert page == night_report(nights.decode(sg.read_density(night), PROFILE), notes=NOTES)
-    assert re.search(r"Total sleep time \(min\) +\d", ran.out)
+    assert re.search(r"TST \(min\) +\d", ran.out)
     assert "page.html" in ran.out
     assert mentions(ran.out, "trained", "any clinical decision")
 

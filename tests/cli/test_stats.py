@@ -159,7 +159,7 @@ def test_what_a_rule_steered_is_marked_in_every_table(run, cohort, tmp_path):
     for title in ("FI (per epoch)", "Awakenings", "Bouts"):
         assert ran.out.count(f"{title} †") == 2  # means and differences
     assert "TST (min) †" not in ran.out
-    assert mentions(ran.out, "no finding about", "sleeper")
+    assert mentions(ran.out, "set by the smoothing", "do not report")
     book = json.loads((tmp_path / "cohort.json").read_text())
     assert mentions(book["bouts_N2_after"]["Description"], "steered on", 2)
     assert "steered" not in book["bouts_N2_before"]["Description"] + book["tst_minutes_after"]["Description"]

@@ -10,7 +10,7 @@ from messages import mentions
 from nights import decode
 from scored_nights import cohort, fit_report
 from small import night, profile_of
-from stageguard.report.guard_words import advice
+from stageguard.report.words import advice
 
 SHARES = {"W": 0.1, "N": 0.7, "R": 0.2}
 

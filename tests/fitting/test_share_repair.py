@@ -13,7 +13,7 @@ from stageguard.errors import InputError
 from stageguard.fitting.nights import read_nights
 from stageguard.guard.night import GuardOptions
 from stageguard.profile.parts import ExpertShares
-from stageguard.report.methods import settings
+from stageguard.report.night import settings
 
 EXPERTS = {
     "here": {"A": [0.30, 0.05], "B": [0.50, 0.05], "C": [0.20, 0.05]},

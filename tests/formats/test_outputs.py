@@ -17,7 +17,7 @@ from messages import mentions, naming
 from stageguard.errors import FileFormatError, OutputError, OutputExistsError
 from stageguard.files import write_together
 from stageguard.formats.outputs import plain, read_hypnogram_tsv, read_sidecar, write_decoding
-from stageguard.report.guard_words import reason
+from stageguard.report.words import done_words
 from stageguard.synthetic.night import simulate_night
 
 PROFILE = "human-psg-3"
@@ -110,7 +110,7 @@ def test_the_sidecar_explains_every_column_and_how_to_repeat(tmp_path, decoding)
     }  # fmt: skip
     assert own["hypnogram"]["sha256"] == hashlib.sha256(written.tsv.read_bytes()).hexdigest()
     assert sg.Profile.from_dict(own["profile"]["definition"]).sha256 == own["profile"]["sha256"]
-    assert own["strength"]["why"] == reason(decoding.strength)
+    assert own["strength"]["why"] == done_words(decoding)
     assert own["assumptions"] == [*decoding.assumed, "30 s assumed"]
     assert own["provenance"]["stageguard"] == sg.__version__
 

@@ -8,7 +8,7 @@ import pytest
 import nights
 import stageguard as sg
 from messages import mentions
-from stageguard.report.guard_words import reason
+from stageguard.report.words import done_words
 
 PROFILES = sg.profiles()
 
@@ -60,6 +60,6 @@ def test_another_cohort_gets_the_base_at_the_strength_that_is_asked_for():
     theirs = nights.decode(rows, fitted, strength=0.4, cohort="their lab")
     plain = nights.decode(rows, base, strength=0.4)
     assert np.array_equal(theirs.hypnogram.labels, plain.hypnogram.labels)
-    assert theirs.is_foreign and "0.4 was given" in reason(theirs.strength)
+    assert theirs.is_foreign and mentions(done_words(theirs), "given strength", "0.4")
     ours = nights.decode(rows, fitted, strength=0.4, cohort="our lab")
     assert not ours.is_foreign and ours.profile.min_bout_seconds["R"] == 300

@@ -14,7 +14,7 @@ from cli_runner import Runner, error_line
 from messages import mentions
 from stageguard.errors import InputError, StageGuardWarning
 from stageguard.guard.night import LABELS_ALONE
-from stageguard.report.guard_words import in_short
+from stageguard.report.words import done_words
 from stageguard.review.opening import ReviewRequest, open_night
 from stageguard.review.review import ReviewSession
 
@@ -162,7 +162,7 @@ def test_labels_without_rem_give_none_and_are_not_smoothed(profile, seed):
     labels = np.array([scheme.index(stage) for stage in stages], dtype=np.int8)[asleep]
     result = quiet(sg.decode, sg.Hypnogram(labels, scheme, 30), profile)
     assert (result.hypnogram.labels == labels).all()  # the clock acts on REM alone
-    assert "labels alone do not say which epochs are doubtful" in in_short(result.strength)
+    assert "labels alone do not show which epochs are doubtful" in done_words(result)
     assert "smoothed to" not in sg.methods_text(result)
 
 

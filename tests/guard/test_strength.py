@@ -11,7 +11,7 @@ import stageguard as sg
 from messages import mentions
 from nights import plain, random_probabilities
 from stageguard.errors import StageGuardWarning
-from stageguard.report.guard_words import advice, in_short, reason
+from stageguard.report.words import advice, done_words
 
 STEPS = ("lowered", "raised", "raised then lowered", "untouched")
 NAMES = {2: ("W", "S"), 3: ("W", "N", "R"), 5: ("W", "N1", "N2", "N3", "R")}
@@ -290,7 +290,7 @@ def test_target_lifts_stages_that_argmax_starves_up_to_the_experts_fragmentation
     assert result.strength.step == "raised"
     assert result.strength.fi_after > before.strength.fi_before
     assert missing(probabilities, result.hypnogram.labels) < missing(probabilities, before.hypnogram.labels)
-    assert mentions(reason(result.strength), "short", "the probabilities expect")
+    assert mentions(done_words(result), "Minority stages", "prior exponent")
 
 
 def test_target_leaves_stages_that_are_hardly_starved(backend):
@@ -350,7 +350,7 @@ def test_match_with_the_stagers_median_keeps_half_of_what_tells_a_night_from_it(
         result, expected = quietly(rows, profile), quietly(rows, other)
         assert result.strength.fi_low == pytest.approx(aim)
         assert np.array_equal(result.hypnogram.labels, expected.hypnogram.labels)
-        assert mentions(reason(result.strength), "median", "0.400")
+        assert mentions(done_words(result), "median", "0.400")
 
 
 GRID = (0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5)
@@ -417,9 +417,9 @@ def test_what_keeps_rem_is_told(backend):
     result = quietly(rows, profile)
     nats = result.strength.balance_nats[2]
     assert result.strength.step == "lowered" and nats > 0.1
-    assert mentions(reason(result.strength), "REM", f"{nats:.2f}", "expect")
-    less = replace(result.strength, balance_nats=(0.0, 0.0, -0.07))
-    assert mentions(reason(less), "REM", "0.07 nats")
+    assert mentions(done_words(result), "REM", f"{nats:.2f}", "expect")
+    less = replace(result, strength=replace(result.strength, balance_nats=(0.0, 0.0, -0.07)))
+    assert mentions(done_words(less), "REM", "lowered", "0.07 nats")
     fixed = profile.replace(strength=None, transition_weight=result.strength.transition_weight)
     smoothed = quietly(rows, fixed)
     expected = rows[:, 2].mean()
@@ -462,5 +462,5 @@ def test_smoothing_alone_invents_no_rem_either():
     asleep = (np.random.default_rng(0).random(960) < 0.5).astype(int)
     result = quietly(np.array([[0.405, 0.245, 0.35], [0.245, 0.405, 0.35]])[asleep], "human-psg-3")
     assert result.strength.step == "hard" and not (result.hypnogram.labels == 2).any()
-    assert "REM that neither argmax nor the probabilities hold" in in_short(result.strength)
-    assert "REM that neither argmax nor the probabilities hold" in sg.methods_text(result)
+    assert "REM that neither the stager nor its probabilities hold" in done_words(result)
+    assert "REM that neither the stager nor its probabilities hold" in sg.methods_text(result)

@@ -56,4 +56,4 @@ def test_terminal_sidecar_and_report_name_the_epochs(capsys, tmp_path):
     told = told[0] if isinstance(told, list) else told
     assert told["indicators"]["rem_latency_minutes"]["depends_on_epochs"] == [160, 160]
     assert "REM latency depends on epoch 161" in (tmp_path / "night.hypnogram.json").read_text()
-    assert night_report(decode(rows, "human-psg-5")).count(words) == 1
+    assert f"REM latency {words}." in night_report(decode(rows, "human-psg-5"))

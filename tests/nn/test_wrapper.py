@@ -14,7 +14,7 @@ import stageguard as sg
 from documents import profile_of
 from messages import mentions, naming
 from stageguard.errors import InputError, StageGuardWarning
-from stageguard.report.guard_words import reason
+from stageguard.report.words import done_words
 
 torch = pytest.importorskip("torch")
 from stageguard.nn import Guarded, StageGuardLoss  # noqa: E402
@@ -123,7 +123,7 @@ def test_prediction_hands_everything_to_the_decoder():
         wanted = sg.decode(logits, profile, cohort="adults", trained="natural", logits=True, **options)
     for a, b in zip(found, wanted, strict=True):
         assert a.hypnogram == b.hypnogram
-        assert reason(a.strength) == reason(b.strength)
+        assert done_words(a) == done_words(b)
         assert (a.cohort, a.trained) == (b.cohort, b.trained) == ("adults", "natural")
     assert found[1].stages[7] == "R"
 

@@ -115,7 +115,7 @@ def test_the_window_shows_the_epochs_it_names_and_moves_by_keys_clicks_and_chang
     def check_window() -> tuple[int, int]:
         words = re.match(r"Epochs (\d+) to (\d+), ", page.inner_text("#zoom-words"))
         first, last = int(words[1]) - 1, int(words[2])
-        for name, labels in (("Before", decoding.argmax), ("After", decoding.hypnogram.labels)):
+        for name, labels in (("Stager", decoding.argmax), ("Guarded", decoding.hypnogram.labels)):
             found = bars(page, name)
             for stage, letter in enumerate(("W", "N", "R")):
                 share = np.mean(labels[first:last] == stage)
@@ -220,7 +220,9 @@ def test_dark_screens_get_dark_pages_and_paper_stays_white(open_page):
 
 def test_contents_lead_to_their_sections_and_stay_in_view(open_page):
     page = open_page(report_samples.full())
+    assert page.is_hidden("#changes tbody")
     page.click("nav a[href='#changes']")
+    assert page.evaluate("document.getElementById('changes').open")
     top = page.evaluate("document.getElementById('changes').getBoundingClientRect().top")
     assert -1 <= top < 900
     assert page.locator("nav").bounding_box()["y"] >= -1
@@ -230,17 +232,12 @@ def test_contents_lead_to_their_sections_and_stay_in_view(open_page):
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_no_heading_is_alone_at_the_foot_of_a_sheet(open_page, sample):
+def test_a_night_is_about_a_page_of_paper(open_page, sample):
     page = open_page(getattr(report_samples, sample)())
-    pdf = page.pdf(prefer_css_page_size=True, outline=True, tagged=True)
-    n_pages = len(re.findall(rb"/Type /Page\b(?!s)", pdf))
-    assert 4 <= n_pages <= 9
+    pdf = page.pdf(prefer_css_page_size=True)
+    assert len(re.findall(rb"/Type /Page\b(?!s)", pdf)) <= 2
     sizes = set(re.findall(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", pdf))
     assert {(round(float(a)), round(float(b))) for a, b in sizes} == {(595, 842)}  # A4
-    heights = [float(y) for y in re.findall(rb"/Dest \[\d+ 0 R /XYZ [\d.]+ ([\d.]+) 0\]", pdf)]
-    assert len(heights) >= 12
-    margin = 14 / 25.4 * 72
-    assert min(heights) > margin + 50  # points, of which the heading takes 15
 
 
 def test_hostile_names_stay_text_and_foreign_scripts_do_not_run(open_page):

@@ -98,7 +98,13 @@ def test_the_page_has_every_part():
     assert headings == [*parts, "Differences between groups", "Notes", "Methods text"]
     titles = [node.text for node in page.all("title")]
     assert "Fragmentation index (FI)" in titles
-    assert "Total sleep time: after minus expert" in titles
+    head, rows = pages.table(page, "Sleep statistics against the experts'")
+    assert head[1:4] == ["Bias (95 %), stager", "Limits of agreement, stager", "n"]
+    tst = next(row for row in rows if row[0] == "TST (min)")
+    both = decoded().values(), experts().values()
+    minutes = [[sg.sleep_statistics(night).tst_minutes for night in nights] for nights in both]
+    assert float(tst[4].split()[0].replace("−", "-")) == pytest.approx(np.subtract(*minutes).mean(), abs=0.06)
+    assert (tst[2], tst[3]) == ("–", "4")  # no limits of agreement with fewer than ten nights
     policy = next(node.attributes["content"] for node in page.all("meta") if "http-equiv" in node.attributes)
     assert "unsafe" not in policy
     assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", full())
@@ -191,5 +197,5 @@ def test_a_row_keeps_early_rem_as_a_remark():
     night = sg.Hypnogram([0] * 10 + [2] * 4 + [4] * 4 + [2] * 400, "aasm5", 30.0)
     scorings = CohortNight("n", after=night)
     row = cohort_row(scorings, measure_night(scorings))
-    assert row.remarks == ("early: REM 2 min after sleep onset; a false epoch, or a finding: look at it",)
+    assert row.remarks == ("early: REM 2 min after sleep onset, an error or a finding: look at it",)
     assert row.unjudged == "no profile is recorded with it"

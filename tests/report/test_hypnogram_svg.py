@@ -53,7 +53,7 @@ def test_bars_are_as_long_as_the_stages(night, decoding):
 
 def test_panels_and_counts_are_named(night, decoding):
     shown = texts(hypnogram_svg(decoding, night.expert, title="Night 7"))
-    assert {"Night 7", "Truth", "Before", "After", "changed", "Probabilities", "hours"} <= set(shown)
+    assert {"Night 7", "Truth", "Stager", "Guarded", "changed", "Probabilities", "hours"} <= set(shown)
     n_changed = int(decoding.changed.sum())
     assert n_changed > 0
     assert any(f"{n_changed:,} of 480 scored epochs changed" in text for text in shown)

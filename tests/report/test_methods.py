@@ -412,7 +412,7 @@ def test_a_cohort_of_labels_is_said_to_be_one(capsys, tmp_path):
     labels = [sg.Hypnogram(each.argmax, "aasm5", 30.0) for each in made]
     text = sg.methods_text([decode(each, "human-psg-5") for each in labels])
     assert "from the labels, softened by the typical confusions of published networks, of an" in text
-    assert "Nights of labels alone were not smoothed: labels alone do not say" in text
+    assert "Nights of labels alone were not smoothed: labels alone do not show" in text
     assert "were smoothed to that mean" not in text and "stage probabilities" not in text
     mixed = sg.methods_text([decode(each, "human-psg-5") for each in (made[0], *labels)])
     assert "from the stage probabilities and labels, softened" in mixed

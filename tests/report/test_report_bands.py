@@ -94,7 +94,7 @@ def test_what_does_not_exist_has_a_dash_and_no_mark():
 
 def test_the_description_says_what_the_picture_shows():
     root = ElementTree.fromstring(bands_svg([row(40.0, 15.0, "above", "inside")]))
-    assert root.find("desc").text == "Stage changes: before above, after inside."
+    assert root.find("desc").text == "Stage changes: stager above, guarded inside."
 
 
 def test_names_and_units_are_escaped_and_cut():

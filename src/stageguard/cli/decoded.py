@@ -16,7 +16,7 @@ from stageguard.cli.outcomes import (
     PARTIAL_FAILURE,
     first_few,
     is_worth_saying,
-    placed,
+    print_headline,
     print_look_at,
     print_notes,
     print_problems,
@@ -27,9 +27,9 @@ from stageguard.cli.outcomes import (
 from stageguard.cli.render import print_line
 from stageguard.cli.terminal import Console, count, one_line, print_error
 from stageguard.formats.outputs import POSTERIOR_MEANING
-from stageguard.measures.cohort import count_steered
-from stageguard.night.quantities import EARLY_WORDS, steered_words
-from stageguard.report.summary import DecodingSummary, hinge_words, looking_like_experts, shown
+from stageguard.night.quantities import EARLY_WORDS
+from stageguard.report.summary import HEADLINES, DecodingSummary, shown
+from stageguard.report.words import looking_like_experts, steering_words
 from stageguard.runner.manifest import FAILURES_TABLE, DecodedFile, Manifest
 from stageguard.runner.run import Outcome
 
@@ -112,45 +112,23 @@ def print_night(outcome: Outcome[DecodedFile], out: Console, more: Sequence[Sequ
 def print_summary(
     file: str, summary: DecodingSummary, out: Console, more: Sequence[Sequence[str]] = ()
 ) -> None:
-    """Print what changed, as a table with `more` rows and in sentences."""
-    facts = summary.facts
-    length = f"{count(facts.n_epochs, 'epoch')} of {facts.epoch_seconds:g} s"
-    hours = f"{facts.n_epochs * facts.epoch_seconds / 3600:.1f} h"
-    name = one_line(file.replace("\\", "/").rpartition("/")[2])
-    out.print((name, "bold"), f" · {one_line(facts.profile_name)} · {length} ({hours})")
+    """Print what changed, the numbers to report with `more` rows, and what not to report."""
+    print_headline(file, summary.facts, out, "·", summary.lights)
     print_verdict(summary.verdict, out, looks_like_experts=summary.joint.looks_like_experts)
-    out.print(
-        f"{count(summary.n_changed, 'epoch')} ({summary.changed_percent:.1f} %) changed. {summary.deed}"
-    )
-    if summary.lights:
-        out.print(f"Measured between lights: {summary.lights}")
-    rows: list[Sequence[object]] = []
-    for row in summary.indicators:
-        title, before, after, band = row.cells()
-        if not summary.is_early_rem_odd:  # animals fall into REM soon
-            before, after = (cell.removesuffix(" early") for cell in (before, after))
-        last = (hinge_words(row.hinge), "bold") if row.hinge else band
-        rows.append((title, placed(before, row.before_place), placed(after, row.after_place), last))
-    counts = {
-        "Ties resolved by neighbours": summary.n_ties,
-        "Epochs filled (no evidence)": summary.n_filled,
-        "Epochs left unscored": summary.n_unscored,
-    }
-    rows += [*more, *((title, "", number, "") for title, number in counts.items() if number)]
-    out.table(("", ">stager", ">guarded", "expert range"), rows)
-    if any(row.is_steered for row in summary.indicators):
-        out.print(steered_words(count_steered([summary.steered])))
-    if summary.range_note:
-        out.print(summary.range_note)
+    out.print(summary.strength)
     if summary.aside:
         out.print(summary.aside, style="bold red")
-    if summary.is_early_rem_odd:
-        if summary.early_rem_removed:
-            out.list(
-                "Early REM removed", ["; ".join(first_few(summary.early_rem_removed, "bout", MOST_BOUTS))]
-            )
-        if any(row.after_place == "early" for row in summary.indicators):
-            out.print(EARLY_WORDS)
+    measured = {row.key: row for row in summary.indicators}
+    cells = [measured[key].cells(is_early_odd=summary.is_early_rem_odd) for key in HEADLINES if key in measured]
+    rows = [(*row[:4], (row[4], "bold")) for row in cells]
+    out.table(("", ">stager", ">guarded", f">{summary.interval_title}", ""), [*rows, *more])
+    for line in (*steering_words(summary.steered), *summary.remarks):
+        out.print(line)
+    if summary.is_early_rem_odd and summary.early_rem_removed:
+        removed = first_few(summary.early_rem_removed, "bout", MOST_BOUTS)
+        out.list("Early REM removed", ["; ".join(removed)])
+    if summary.is_early_rem_odd and any(row.after_place == "early" for row in summary.indicators):
+        out.print(EARLY_WORDS)
 
 
 def _print_changes(night: DecodedFile, out: Console) -> None:

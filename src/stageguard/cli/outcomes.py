@@ -14,6 +14,7 @@ from stageguard.cli.terminal import Console, Piece, count, one_line, print_error
 from stageguard.formats.density import FileRemark
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.night import UNSAID_TRAINING
+from stageguard.report.numbers import sentence
 from stageguard.report.summary import RecordingFacts
 from stageguard.runner.executors import Cluster, executor_for
 from stageguard.runner.manifest import MOST_IN_FULL
@@ -74,9 +75,9 @@ def end(outcomes: Outcomes, notes: Sequence[str] = (), *, as_json: bool, heading
 
 
 def print_headline(file: str, night: RecordingFacts, out: Console, link: str, lights: str = "") -> None:
-    """Print the file, the profile, and the length and stages of the night."""
+    """Print the file, the profile, and the length of the night."""
     length = length_words(night.n_epochs, night.epoch_seconds)
-    about = f" {link} {one_line(night.profile_name)}: {length}, stages {one_line(' '.join(night.stages))}"
+    about = f" {link} {one_line(night.profile_name)} · {length}"
     out.print((one_line(Path(file).name), "bold"), about)
     if lights:
         out.print(f"Measured between lights: {lights}")
@@ -90,7 +91,7 @@ def length_words(n_epochs: int, epoch_seconds: float) -> str:
 def print_verdict(verdict: str, out: Console, *, looks_like_experts: bool | None) -> None:
     """Print whether a night looks like expert scoring."""
     colour = {True: "green", False: "yellow", None: "dim"}[looks_like_experts]
-    out.print(f"The night {verdict}.", style=f"bold {colour}")
+    out.print(sentence(verdict), style=f"bold {colour}")
 
 
 def placed(cell: str, place: str) -> Piece:

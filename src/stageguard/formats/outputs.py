@@ -221,7 +221,7 @@ def output_texts(
     rows = map("\t".join, [tuple(cells), *zip(*cells.values(), strict=True)])
     table = ("\n".join(rows) + "\n").encode()
     hypnogram, strength, night = decoding.hypnogram, decoding.strength, decoding.night
-    reason = load("report.guard_words:reason")
+    done_words = load("report.words:done_words")
     entries: dict[str, Any] = {
         "layout": LAYOUT_VERSION,
         "review": REVIEW_SENTENCE,
@@ -240,11 +240,10 @@ def output_texts(
         "n_filled": int(np.count_nonzero(decoding.filled)),
         "period": list(decoding.period),
         "removed_bouts": [bout.to_dict() for bout in decoding.removed_bouts],
-        "strength": {name: getattr(strength, name) for name in STRENGTH} | {"why": reason(strength)},
+        "strength": {name: getattr(strength, name) for name in STRENGTH} | {"why": done_words(decoding)},
         "steered": sorted(decoding.steered),
         "assumptions": [*decoding.assumed, *notes],
         "provenance": decoding.provenance(),
-        "methods": load("report.methods:methods_text")(decoding),
     }
     if beside:
         entries["beside"] = [describe_file(file, text.encode()) for file, text in beside.items()]

@@ -291,7 +291,7 @@ def codebook(table: CohortTable) -> dict[str, dict[str, str]]:
         whose = "of the stages in the file" if column == name else whose
         if (what := quantity.follows) in table.n_steered and scoring in ("after", "delta"):
             assert what is not None
-            whose += f"; steered on {table.n_steered[what]} nights {STEERED_BY[what]}"
+            whose += f"; {STEERED_BY[what]} on {table.n_steered[what]} nights"
         book[column] = {"Description": f"{quantity.description}; {whose}", "Units": quantity.unit}
     return book
 

@@ -97,8 +97,9 @@ class Validity(ComparedByValue, ShownInNotebooks):
         joint = self.joint
         if joint.place == "no band":
             return f"cannot be judged: {joint.reason}"
-        claim = "is like" if self.looks_like_experts else "is unlike"
-        return f"{claim} 9 of 10 expert nights: {joint.value:.2f} (they stay under {joint.high:.2f})"
+        claim = "looks" if self.looks_like_experts else "does not look"
+        distance = f"distance {joint.value:.2f}; 90 % of expert nights are below {joint.high:.2f}"
+        return f"{claim} like expert scoring ({distance})"
 
     @property
     def measured(self) -> Mapping[str, Indicator]:

@@ -26,18 +26,18 @@ EARLY_REM_MINUTES = 15.0  # after sleep onset, as on 0 to 0.8 % of expert nights
 EARLY_WORDS = "early: REM within 15 min of sleep onset, as on less than 1 % of adults' nights: look at it"
 
 STEERED_MARK = "†"
-# What a profile may steer, and by what: numbers that follow it tell of the profile.
+# What a profile may set itself: numbers that follow it tell of the profile.
 STEERED_BY: Mapping[Steering, str] = {
-    "fragmentation": "by the rule that set the strength",
-    "totals": "by the stage biases or shares of the profile",
+    "fragmentation": "set by the smoothing",
+    "totals": "shifted by the profile's stage biases or shares",
 }
 
 
 def steered_words(n_nights: Mapping[Steering, int]) -> str:
     """Return the footnote that explains the mark, for the number of nights that each was steered on."""
-    counts = {what: "" if n == 1 else f"on {n:,} nights " for what, n in n_nights.items() if n}
-    parts = ", or ".join(nights + STEERED_BY[what] for what, nights in counts.items())
-    return f"{STEERED_MARK} steered {parts}: no finding about the sleeper"
+    given = {what: "" if n == 1 else f" on {n:,} nights" for what, n in n_nights.items() if n}
+    parts = [STEERED_BY[what] + nights for what, nights in given.items()]
+    return f"{STEERED_MARK} {', or '.join(parts)}{'; do not report' if 'fragmentation' in given else ''}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,35 +31,30 @@ from stageguard.measures.cohort import (
     measure_night,
 )
 from stageguard.measures.grade import GradeCard, require_card
-from stageguard.measures.samples import METHOD_OF_GROUPS as GROUPS_METHOD
-from stageguard.measures.samples import METHOD_OF_PLOTS
+from stageguard.measures.samples import METHOD_OF_GROUPS, METHOD_OF_TABLE
 from stageguard.measures.validity import place_in
 from stageguard.night.colours import stage_shade, top_down
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import JOINT, Quantity, Steering, quantity_of, steered_words
 from stageguard.profile.profile import Profile, as_profile
-from stageguard.report.marks import marks_words
 from stageguard.report.methods import CohortFact, cohort_methods
 from stageguard.report.numbers import count, number_text
 from stageguard.report.page import as_json, render_page
 from stageguard.report.pictures import (
+    CALLED,
     BandScale,
-    agreement_of_statistics,
+    agreement_rows,
     final_scoring,
     forests_of,
     spreads_of,
 )
-from stageguard.report.summary import (
-    looking_like_experts,
-    measures_of,
-    mixed_epochs_words,
-    shown_rows,
-    titled,
-)
+from stageguard.report.summary import measures_of, shown_rows, titled
 from stageguard.report.svg import printable
+from stageguard.report.words import looking_like_experts, marks_words, mixed_epochs_words, steering_words
 
 MOST_FAILURES = 500  # listed on the page
 MOST_NOTES = 12
+MOST_NAMED = 40  # nights to look at, by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,20 +188,23 @@ def cohort_page(rows: Sequence[CohortRow], about: About) -> str:
         "facts": _facts(rows, groups),
         "lead": looking_like_experts([row.looks_like_experts(row.final) for row in rows]),
         "summary": tuple(_summary(rows, about)),
+        "unlike": [row.id for row in rows if row.looks_like_experts(row.final) is False],
+        "remarked": [row.id for row in rows if row.remarks],
+        "most_named": MOST_NAMED,
         "tiles": tuple(_tiles(rows)),
         "columns": columns,
-        "scorings": tuple(table.values),
+        "scorings": {name: CALLED[name] for name in table.values},
         "levels": tuple(dict.fromkeys(groups.values())),
         "n_nights": len(rows),
         "data": as_json(page_data(rows, table, columns, groups, about.links)),
         "failures": about.failures[:MOST_FAILURES],
         "n_failures": len(about.failures),
         "spreads": spreads_of(_tables_by_scale(rows)),
-        "compared": agreement_of_statistics(table_of(rows, on_expert_epochs=True)),
-        "agreement_method": METHOD_OF_PLOTS,
+        "compared": agreement_rows(table_of(rows, on_expert_epochs=True)),
+        "agreement_method": METHOD_OF_TABLE,
         "forests": forests,
         "n_pairs_left": n_pairs_left,
-        "groups_method": GROUPS_METHOD,
+        "groups_method": METHOD_OF_GROUPS,
         "notes": tuple(_notes(rows, about, table.n_steered)),
         "methods": _methods(rows, about),
         "drawn": Markup,  # pictures are already escaped
@@ -245,17 +243,13 @@ def _facts(rows: Sequence[CohortRow], groups: Mapping[str, str]) -> Iterator[str
 
 
 def _summary(rows: Sequence[CohortRow], about: About) -> Iterator[str]:
-    """Yield sentences on nights before decoding, remarks, failures."""
+    """Yield sentences on the stager's own nights, what not to report, failures."""
     before = [row.looks_like_experts("before") for row in rows if "before" in row.values]
     if any(one is not None for one in before):
-        yield f"Before decoding: {looking_like_experts(before)}"
-    n_remarks = sum(bool(row.remarks) for row in rows)
-    if n_remarks:
-        yield f"{count(n_remarks, 'night')} with a remark: the table says which, and why."
+        yield f"The stager alone: {looking_like_experts(before)}"
+    yield from steering_words(count_steered(row.steered for row in rows))
     if about.failures:
-        n_failed = len(about.failures)
-        listed = "is" if n_failed == 1 else "are"
-        yield f"{count(n_failed, 'night')} failed and {listed} listed below the table."
+        yield f"{count(len(about.failures), 'night')} failed: see below the table."
 
 
 def _tiles(rows: Sequence[CohortRow]) -> Iterator[tuple[str, str, str]]:
@@ -269,8 +263,8 @@ def _tiles(rows: Sequence[CohortRow]) -> Iterator[tuple[str, str, str]]:
     yield "Look like expert scoring", _change_text(shares, 0, " %"), "of the nights that can be judged"
     joint = {scoring: _median([row.value(JOINT.key, scoring) for row in rows]) for scoring in judged}
     limits = {row.scale.threshold for row in rows} - {None}
-    under = f"most expert nights are under {limits.pop():.2f}" if len(limits) == 1 else JOINT.unit
-    yield "Joint score, median", _change_text(joint, 2), under
+    under = f"90 % of expert nights are below {limits.pop():.2f}" if len(limits) == 1 else JOINT.unit
+    yield "Distance from expert scoring, median", _change_text(joint, 2), under
     changed = np.array([row.changed_percent for row in rows])
     changed = changed[~np.isnan(changed)]
     if len(changed):
@@ -467,7 +461,7 @@ def _early_rem_remarks(values: Mapping[str, float], night: CohortNight) -> Itera
     latency = quantity_of("rem_latency_minutes")
     minutes = values.get(latency.key, NAN)
     if latency.is_early(minutes):
-        yield f"early: REM {minutes:g} min after sleep onset; a false epoch, or a finding: look at it"
+        yield f"early: REM {minutes:g} min after sleep onset, an error or a finding: look at it"
 
 
 def spark_code(night: Hypnogram, n_bins: int = SPARK_BINS) -> str:

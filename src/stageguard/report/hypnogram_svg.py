@@ -472,8 +472,8 @@ def night_picture(decoding: Decoding, expert: Hypnogram | None) -> HypnogramPict
     """
     night = decoding.hypnogram
     panels = [
-        panel_of("Before", hypnogram_before(decoding), expert, shows_changes=True),
-        panel_of("After", night, expert, shows_changes=True),
+        panel_of("Stager", hypnogram_before(decoding), expert, shows_changes=True),
+        panel_of("Guarded", night, expert, shows_changes=True),
     ]
     if decoding.removed_bouts:
         panels.insert(1, panel_of("No clock", replace(night, labels=without_clock(decoding)), expert))

@@ -1,10 +1,10 @@
-"""The report of one night as one self-contained HTML file: pictures, measures, words."""
+"""The report of one night as one self-contained HTML file: what to report, pictures, measures."""
 
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,15 @@ from stageguard.errors import InputError
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.formats.raw_night import Event
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.explain import explain
+from stageguard.guard.explain import Change, explain
 from stageguard.measures.bouts import cuts_of, hypnogram_before
 from stageguard.measures.grade import GradeCard, require_card
-from stageguard.measures.statistics import StatisticsOptions
+from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, StatisticsOptions, lights_words
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.quantities import EARLY_WORDS, quantity_of
 from stageguard.night.timing import Moment
+from stageguard.profile.profile import Profile
 from stageguard.report import numbers, tables, words
-from stageguard.report.guard_words import advice, reason
 from stageguard.report.hypnogram_svg import (
     Mark,
     axis_of,
@@ -30,13 +31,17 @@ from stageguard.report.hypnogram_svg import (
     page_picture,
     script_data,
 )
-from stageguard.report.marks import marks_words
-from stageguard.report.methods import night_methods, provenance_rows, settings
+from stageguard.report.methods import night_methods
+from stageguard.report.numbers import count, duration, number_text
 from stageguard.report.page import as_json, render_page
-from stageguard.report.pictures import BandRow, bands_svg
+from stageguard.report.pictures import bands_svg
+from stageguard.report.summary import interval_title, night_intervals
 from stageguard.report.svg import INK
 from stageguard.report.tables import ReportMeasures, align_expert, measure
-from stageguard.report.words import change_groups, changes_intro
+
+TILES = ("tst_minutes", "sol_minutes", "rem_latency_minutes", "waso_minutes")
+MOST_CHANGES = 4_000  # listed on a page; of more, those with the largest margin
+MOST_EVENTS = 150  # a mouse's day can have hundreds; events that decoding lost or made take precedence
 
 
 def night_report(
@@ -61,7 +66,7 @@ def night_report(
     expert : Hypnogram, optional
         A scoring of the same epochs to compare with; finer stages are merged.
     title : str, optional
-        Headline. Default: the source of the probabilities.
+        Headline. Default: the name of the night, from the file of its probabilities.
     lights_off, lights_on : float, timedelta, datetime or str, optional
         When time in bed begins and ends, as in `stageguard.sleep_statistics`.
     lights_on_phase : str, optional
@@ -109,32 +114,44 @@ def night_report(
         lights_on_phase=lights_on_phase,
     )
     measured = measure(decoding, expert, options)
-    indicators = tables.indicator_rows(measured)
+    profile, valid = decoding.profile, measured.valid[1]
+    changes, joint = explain(decoding), profile.joint
+    grouped = change_groups(changes, decoding)
     context = {
-        "title": title if title is not None else (decoding.source or "A night"),
-        "contents": tuple(_contents(decoding, measured)),
+        "title": title if title is not None else night_name(decoding),
         "review": REVIEW_SENTENCE,
         "decoding": decoding,
         "measured": measured,
-        "indicators": indicators,
-        "measured_part": words.measured_part(decoding, options),
-        "expert_title": "" if measured.expert is None else measured.expert.name.capitalize(),
-        "facts": words.facts(decoding),
+        "noun": noun(decoding),
+        "facts": facts(decoding),
         "staging": tuple(map(numbers.sentence, staging)),
-        "noun": words.noun(decoding),
-        "headline": words.headline(decoding),
-        "summary": words.summary(decoding, measured),
-        "tiles": words.tiles(decoding, measured),
-        "warnings": tuple(words.warnings_of(decoding, measured)),
+        "verdict": words.verdict_words(valid),
+        "summary": tuple(_summary(decoding, measured)),
+        "tiles": tuple(tiles(measured)),
+        "warnings": tuple(words.warnings_of(decoding, valid, measured.hinges)),
         **_pictures(decoding, expert, measured, options, annotations),
-        **_bands(measured, indicators),
-        **_tables(decoding, expert, measured, options, grade),
+        **_statistics(decoding, measured, options, grade),
+        **_validity(measured),
+        "expert_title": "" if measured.expert is None else measured.expert.name.capitalize(),
+        "measured_part": measured_part(decoding, options),
+        "joint_source": "" if joint is None else joint.source,
+        "band_sources": dict.fromkeys(band.source for band in profile.bands.values() if band.source),
+        **_agreement(decoding, measured),
+        "transitions": tables.transition_matrices(_scorings(decoding, expert, measured), cuts_of(decoding)),
+        "changes": grouped,
+        "changes_words": words.kinds_words(changes, decoding.epoch_seconds) if changes else "none",
+        "n_left_out": max(0, len(changes) - MOST_CHANGES),
+        "watched": words.watched_words(decoding, measured.events),
+        # of very many, those that decoding lost or made
+        "events": sorted(
+            sorted(measured.events, key=lambda event: event.fate == "kept")[:MOST_EVENTS],
+            key=lambda event: (event.epoch, event.kind),
+        ),
         "assumed": dict.fromkeys(map(numbers.sentence, (*notes, *decoding.assumed))),
-        "advice": advice(decoding),
-        "profile": decoding.profile,
-        "settings": settings(decoding.profile),
-        "provenance": tuple(provenance_rows(decoding.profile.provenance)),
-        "strength": reason(decoding.strength),
+        "advice": words.advice(decoding),
+        "profile": profile,
+        "settings": settings(profile),
+        "provenance": tuple(provenance_rows(profile.provenance)),
         "methods": night_methods(decoding, options.lights),
         "versions": _versions(decoding),
     }
@@ -151,20 +168,63 @@ def _check_event(value: object, where: str) -> None:
         raise InputError(f"{where} is {checks.shown(value)}, expected an Event, as read_events returns it.")
 
 
-def _contents(decoding: Decoding, measured: ReportMeasures) -> Iterator[tuple[str, str]]:
-    """Yield the id and the name of each section."""
-    yield "summary", "Summary"
-    yield "night", f"The {words.noun(decoding)}"
-    yield "validity", "Like expert scoring?"
-    if measured.agreement is not None:
-        yield "agreement", "Agreement"
-    yield "statistics", "Sleep statistics"
-    yield "transitions", "Transitions"
-    yield "changes", "What was changed"
-    yield "events", "Rare events"
-    yield "strength", "Strength, assumptions"
-    yield "profile", "The profile"
-    yield "methods", "Methods, versions"
+def noun(decoding: Decoding) -> str:
+    """Return "night" or, for a long one, "recording"."""
+    hours = decoding.hypnogram.n_epochs * decoding.epoch_seconds / 3600
+    return "night" if hours < LONGEST_NIGHT_HOURS else "recording"
+
+
+def night_name(decoding: Decoding) -> str:
+    """Return what a night is called: by its file, without folder and suffixes."""
+    kind = noun(decoding).capitalize()
+    name = PurePath(decoding.source or "").name
+    return (
+        f"{kind} {name.removesuffix('.gz').partition('.')[0] or name}" if name else f"{kind} without a name"
+    )
+
+
+def facts(decoding: Decoding) -> Iterator[str]:
+    """Yield facts about the recording."""
+    hypnogram = decoding.hypnogram
+    if hypnogram.start is not None:
+        yield f"starts {hypnogram.start:%Y-%m-%d %H:%M:%S}"
+    yield duration(hypnogram.n_epochs * hypnogram.epoch_seconds)
+    yield f"{count(hypnogram.n_epochs, 'epoch')} of {hypnogram.epoch_seconds:g} s"
+    yield f"stages {' '.join(hypnogram.scheme.names)}"
+    yield f"profile {decoding.profile.name}"
+    if decoding.cohort:
+        yield f"cohort {decoding.cohort}"
+
+
+def _summary(decoding: Decoding, measured: ReportMeasures) -> Iterator[str]:
+    """Yield what was done, and what not to report."""
+    yield words.done_words(decoding)
+    if decoding.n_ties:
+        yield f"{words.ties_words(decoding.n_ties)}."
+    yield from words.unscored_words(decoding)
+    yield from words.steering_words(decoding.steered)
+    if measured.agreement is not None and measured.expert is not None:
+        before, after = (agreement.kappa for agreement in measured.agreement)
+        yield words.kappa_words(before, after, measured.expert.name)
+
+
+def tiles(measured: ReportMeasures) -> Iterator[tuple[str, str, str]]:
+    """Yield name, value and the stager's own value of the numbers that are reported most."""
+    before, after = measured.before.statistics, measured.after.statistics
+    for key in TILES:
+        quantity = quantity_of(key)
+        was, now = (getattr(each, key) for each in (before, after))
+        same = "as the stager" if was == now else f"stager: {number_text(was, quantity.decimals)}"
+        unit = "" if np.isnan(now) else f" {quantity.short_unit}"
+        yield quantity.title, f"{number_text(now, quantity.decimals)}{unit}", same
+
+
+def measured_part(decoding: Decoding, options: StatisticsOptions) -> str:
+    """Return which part of the recording the indicators are of."""
+    part = "sleep period" if decoding.profile.measures_sleep_period else "recording"
+    if options.lights != (None, None):
+        return f"{part} between lights"
+    return part if decoding.profile.measures_sleep_period else "whole recording"
 
 
 def _pictures(
@@ -187,13 +247,12 @@ def _pictures(
     if zeitgeber is not None:  # it counts from the start of time in bed
         zeitgeber -= first * decoding.epoch_seconds
     fates = [(event.epoch, event.fate) for event in measured.events]
-    marks = [Mark(epoch, "lost" if fate == "partly removed" else fate) for epoch, fate in fates]
     cycles = [(first + begins, first + ends) for begins, ends in statistics.cycle_epochs]
     lanes = event_lanes(annotations, decoding.hypnogram)
     svg, picture = page_picture(
         decoding,
         expert,
-        marks=marks,
+        marks=[Mark(epoch, "lost" if fate == "partly removed" else fate) for epoch, fate in fates],
         events=lanes,
         cycles=cycles,
         quality=decoding.night.quality,
@@ -208,67 +267,126 @@ def _pictures(
         "is_binned": bins_of(axis) is not None,
         "has_gaps": bool((decoding.argmax < 0).any()),
         "cycles": cycles,
-        "events": lanes,
+        "annotations": lanes,
     }
 
 
-def _bands(measured: ReportMeasures, indicators: Sequence[BandRow]) -> dict[str, Any]:
-    from markupsafe import Markup
-
-    banded = [row for row in (tables.joint_row(measured), *indicators) if row is not None and row.has_band]
-    scored = measured.expert
-    compared = None if scored is None or scored.validity is None else scored.name
-    return {
-        # already escaped
-        "bands_picture": Markup(bands_svg(banded, expert_name=compared)) if banded else "",
-        "indicator_reasons": tables.indicator_reasons(measured, indicators),
-    }
-
-
-def _tables(
-    decoding: Decoding,
-    expert: Hypnogram | None,
-    measured: ReportMeasures,
-    options: StatisticsOptions,
-    card: GradeCard | None,
+def _statistics(
+    decoding: Decoding, measured: ReportMeasures, options: StatisticsOptions, card: GradeCard | None
 ) -> dict[str, Any]:
-    agreed, events, statistics = measured.agreement, measured.events, measured.after.statistics
-    changes, intervals = explain(decoding), tables.night_intervals(decoding, options)
-    groups = tables.statistic_groups(measured, intervals, decoding.steered, card)
-    scorings = [("Before", hypnogram_before(decoding)), ("After", decoding.hypnogram)]
-    if expert is not None and measured.expert is not None:
-        scorings.append((measured.expert.name.capitalize(), expert))
-    grouped = change_groups(changes, decoding.profile.scheme, decoding.epoch_seconds)
-    bands, joint = decoding.profile.bands.values(), decoding.profile.joint
+    intervals = night_intervals(decoding, options)
+    groups = tables.statistic_groups(decoding, measured, intervals, card)
+    flags = {row.flag for rows in groups.values() for row in rows}
+    lights = lights_words(decoding.hypnogram, *options.lights)
+    caption = [
+        "AASM definitions: REM latency counts from sleep onset; unscored is neither sleep nor wake",
+        f"A lasting bout of REM is one of {options.min_first_rem_seconds:g} s or more",
+        *([lights.capitalize(), "Agreement and rare events are of the whole recording"] if lights else []),
+        *measured.after.statistics.assumed,
+    ]
+    notes = [
+        tables.coverage_words(measured),
+        EARLY_WORDS if "early" in flags else "",
+        words.marks_words(card),
+        *tables.interval_notes(decoding, intervals),
+    ]
     return {
-        "verdict": words.verdict(decoding, measured),
-        "joint_source": "" if joint is None else joint.source,
-        "band_sources": dict.fromkeys(band.source for band in bands if band.source),
-        "validity_notes": (
-            *words.band_notes(decoding, measured.after.validity),
-            *tables.minimum_words(measured),
-        ),
-        "agreement_rows": () if agreed is None else tuple(tables.agreement_rows(*agreed)),
-        "agreement_caption": ""
-        if agreed is None
-        else tables.agreement_caption(agreed[1], decoding.profile.scheme),
-        "confusions": () if agreed is None else tuple(tables.confusion_tables(*agreed)),
-        "statistics_caption": words.statistics_caption(decoding, options, statistics.assumed),
+        "statistics_caption": ". ".join(caption) + ".",
         "statistic_groups": groups,
         "has_grades": card is not None,
-        "grade_note": numbers.sentence(marks_words(card)),
-        "interval_title": tables.interval_title(intervals),
-        "interval_notes": tables.interval_notes(decoding, intervals),
-        "statistic_notes": tables.statistic_notes(groups, measured, decoding.steered),
-        "statistic_reasons": tables.statistic_reasons(measured),
-        "ledger": tables.ledger(events),
-        "n_events": Counter((event.kind, event.fate) for event in events),
-        "ledger_intro": tables.ledger_intro(decoding, events),
-        "transitions": tuple(tables.transition_matrices(scorings, cuts_of(decoding))),
-        "changes": grouped,
-        "n_left_out": len(changes) - sum(len(group.rows) for group in grouped),
-        "changes_intro": changes_intro(changes, decoding.n_ties),
+        "interval_title": "" if intervals is None else interval_title(intervals),
+        "statistic_notes": [numbers.sentence(note) for note in notes if note],
+        "reasons": tuple(tables.reasons(measured)),
     }
+
+
+def _validity(measured: ReportMeasures) -> dict[str, Any]:
+    from markupsafe import Markup
+
+    rows = tables.indicator_rows(measured)
+    banded = [row for row in (tables.joint_row(measured), *rows) if row is not None and row.has_band]
+    scored = measured.expert
+    compared = None if scored is None or scored.validity is None else scored.name
+    # already escaped
+    picture = Markup(bands_svg(banded, expert_name=compared)) if banded else ""
+    return {"indicators": rows, "bands_picture": picture}
+
+
+def _agreement(decoding: Decoding, measured: ReportMeasures) -> dict[str, Any]:
+    agreed = measured.agreement
+    if agreed is None:
+        return {"agreement_rows": (), "agreement_caption": "", "confusions": ()}
+    return {
+        "agreement_rows": tuple(tables.agreement_rows(*agreed)),
+        "agreement_caption": tables.agreement_caption(agreed[1], decoding.profile.scheme),
+        "confusions": tables.confusion_matrices(agreed),
+    }
+
+
+def _scorings(
+    decoding: Decoding, expert: Hypnogram | None, measured: ReportMeasures
+) -> list[tuple[str, Hypnogram]]:
+    scorings = [("Stager", hypnogram_before(decoding)), ("Guarded", decoding.hypnogram)]
+    if expert is not None and measured.expert is not None:
+        scorings.append((measured.expert.name.capitalize(), expert))
+    return scorings
+
+
+def change_groups(changes: Sequence[Change], decoding: Decoding) -> list[dict[str, Any]]:
+    """Return the changes by the rule that decided, the most frequent first; each group in order of time."""
+    listed = set(map(id, sorted(changes, key=lambda change: -change.margin_nats)[:MOST_CHANGES]))
+    groups: dict[str, list[Change]] = {}
+    for change in changes:
+        groups.setdefault(words.rule_words(change, decoding.profile.scheme), []).append(change)
+    return [
+        {
+            "by": by,
+            "n_changes": len(group),
+            "detail": words.kinds_words(group, decoding.epoch_seconds),
+            "rows": [change for change in group if id(change) in listed],
+        }
+        for by, group in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    ]
+
+
+def settings(profile: Profile) -> Iterator[tuple[str, str]]:
+    """Yield the settings of the profile, by name."""
+    yield "Stages", ", ".join(profile.scheme.names)
+    yield "Epoch length", f"{profile.epoch_seconds:g} s"
+    rule = profile.strength
+    if rule is None:
+        yield "Strength", f"fixed transition weight {profile.transition_weight:g}"
+    else:
+        yield "Strength", rule.describe()
+    yield "Clock", "off" if profile.clock is None else profile.clock.describe()
+    minimum = ", ".join(f"{stage} {seconds:g} s" for stage, seconds in profile.min_bout_seconds.items())
+    yield "Minimum bouts", minimum or "none"
+    discouraged = ", ".join(f"{pair.source}→{pair.target} ({pair.probability:g})" for pair in profile.rare)
+    yield "Discouraged transitions", discouraged or "none"
+    yield "Transitions counted by TVR", ", ".join(f"{a}→{b}" for a, b in profile.tvr_pairs) or "none"
+    flip = profile.flip_flop
+    quick = f"{flip.penalty_nats:g} nats within {flip.window_epochs} epochs, {flip.method}"
+    yield "Penalty on quick returns", quick if flip.penalty_nats else "none"
+    temperature, biases = profile.calibration.temperature, profile.calibration.biases
+    if temperature != 1.0 or biases is not None:
+        shown = "" if biases is None else f", biases {', '.join(f'{bias:g}' for bias in biases)} nats"
+        yield "Calibration", f"temperature {temperature:g}{shown}"
+    if (repair := profile.share_repair) is not None:
+        people = count(repair.n_people, "sleeper")
+        yield "Repaired stage shares", f"{repair.describe(profile.scheme.names)}, over {people}"
+
+
+def provenance_rows(provenance: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield nested provenance as flat rows of name and text."""
+    for key, value in provenance.items():
+        name = f"{prefix}{str(key).replace('_', ' ')}"
+        if isinstance(value, Mapping) and {"columns", "rows"} <= value.keys():
+            size = f"Table of {len(value['rows'])} rows in the profile."
+            yield name, f"{value['finding']} {size}" if "finding" in value else size
+        elif isinstance(value, Mapping):
+            yield from provenance_rows(value, f"{name} · ")
+        else:
+            yield name, ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _versions(decoding: Decoding) -> Iterator[tuple[str, str]]:

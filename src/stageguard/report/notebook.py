@@ -20,7 +20,6 @@ from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.quantities import NIGHT
 from stageguard.profile.profile import Profile
-from stageguard.report.guard_words import reason
 from stageguard.report.hypnogram_svg import (
     HypnogramPicture,
     axis_of,
@@ -28,9 +27,10 @@ from stageguard.report.hypnogram_svg import (
     night_picture,
     panel_of,
 )
-from stageguard.report.methods import settings
+from stageguard.report.night import settings
 from stageguard.report.numbers import duration, number_text
 from stageguard.report.svg import safe, shorten
+from stageguard.report.words import done_words, verdict_words
 
 MOST_EPOCHS, MOST_BOUTS = 1_000, 700  # more than this are drawn as shares in bins
 MOST_ROWS = 40  # of a table
@@ -68,8 +68,8 @@ def _decoding(night: Decoding) -> Iterator[str]:
     yield _table(
         [
             ("Changed", f"{night.n_changed:,} epochs ({100 * night.changed_share:.1f} %)"),
-            ("Strength", reason(night.strength)),
-            ("The night", validity(night).verdict),
+            ("Done", done_words(night)),
+            ("The night", verdict_words(validity(night))),
             *_statistic_rows(sleep_statistics(before), sleep_statistics(after)),
             *_source_rows(after, night.source),
         ]

@@ -41,6 +41,22 @@ def with_arrows(text: str) -> str:
     return text.replace("->", "→")
 
 
+def num(value: float, form: str = "g") -> str:
+    """Return a number in a format, by default with as many digits as it has."""
+    return format(value, form)
+
+
+def by_stage(values: Iterable[float], stages: Iterable[str], form: str) -> str:
+    """Return a number for each stage as text."""
+    pairs = zip(stages, values, strict=True)
+    return ", ".join(f"{stage} {format(value, form).replace('-', '−')}" for stage, value in pairs)
+
+
+def interval_text(low: float, high: float, decimals: int) -> str:
+    """Return an interval with a digit less than the number that it is of."""
+    return " to ".join(number_text(end, max(0, decimals - 1)) for end in (low, high))
+
+
 def sentence(text: str) -> str:
     """Return a clause as a sentence."""
     return text[:1].upper() + text[1:].rstrip(".") + "."
@@ -49,11 +65,6 @@ def sentence(text: str) -> str:
 def count(number: int, noun: str) -> str:
     """Return a number with a noun, in the plural if needed."""
     return f"{number:,} {noun if number == 1 else noun + 's'}"
-
-
-def ties_words(n_ties: int) -> str:
-    """Return how many ties between stages their neighbours resolved; empty without any."""
-    return f"{count(n_ties, 'tie')} between stages resolved by neighbouring epochs" if n_ties else ""
 
 
 def and_list(names: Iterable[str]) -> str:

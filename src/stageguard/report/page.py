@@ -23,11 +23,15 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).with_name("templates")
 FILTERS = (
-    numbers.with_arrows,
+    numbers.and_list,
+    numbers.by_stage,
+    numbers.count,
     numbers.difference,
     numbers.duration,
+    numbers.num,
     numbers.number_text,
     numbers.time_of,
+    numbers.with_arrows,
     in_bouts,
 )
 
@@ -93,7 +97,7 @@ def templates() -> jinja2.Environment:
 
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_read),
-        autoescape=True,
+        autoescape=lambda name: name is not None and name.endswith(".html.j2"),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

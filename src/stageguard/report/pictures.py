@@ -6,6 +6,7 @@ Below, inside or above a band is told by position, shape and word.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
@@ -67,7 +68,11 @@ class BandRow:
     after_place: str
     expert: float = math.nan
     key: str = ""
-    is_verdict: bool = False  # True for the joint score
+
+    @property
+    def is_verdict(self) -> bool:
+        """Whether it is the joint score, which stands for all indicators."""
+        return self.key == JOINT.key
 
     @property
     def has_band(self) -> bool:
@@ -99,7 +104,7 @@ def bands_svg(rows: Sequence[BandRow], *, expert_name: str | None = None) -> str
     parts += _band_legend(height - 12, expert_name)
     title = "Validity indicators against the bands of expert scorings"
     description = " ".join(
-        f"{row.name}: before {row.before_place or NO_VALUE}, after {row.after_place or NO_VALUE}."
+        f"{row.name}: stager {row.before_place or NO_VALUE}, guarded {row.after_place or NO_VALUE}."
         for row in rows
     )
     return document(title, description, parts, (BANDS_WIDTH, height), inline="bands")
@@ -122,9 +127,9 @@ def _band_headings() -> Iterator[str]:
     yield text_at(BAND_LEFT - 8, 20, "◂ below", text_anchor="end", **style)
     yield text_at((BAND_LEFT + BAND_RIGHT) / 2, 20, "inside the expert band", text_anchor="middle", **style)
     yield text_at(BAND_RIGHT + 8, 20, "above ▸", **style)
-    for x, title in zip(VALUES, ("before", "after", "band"), strict=True):
+    for x, title in zip(VALUES, ("stager", "guarded", "band"), strict=True):
         yield text_at(x, 20, title, text_anchor="end", **style)
-    yield text_at(BANDS_WIDTH, 20, "before → after", text_anchor="end", **style)
+    yield text_at(BANDS_WIDTH, 20, "stager → guarded", text_anchor="end", **style)
     yield text_at(BAND_LEFT, 36, "low", font_size=10.5, fill=GREY, text_anchor="middle")
     yield text_at(BAND_RIGHT, 36, "high", font_size=10.5, fill=GREY, text_anchor="middle")
 
@@ -170,9 +175,9 @@ def _band_mark(name: str, x: float, y: float) -> str:
 
 
 def _band_legend(y: float, expert_name: str | None) -> Iterator[str]:
-    entries = [("before", 7, 18, "before: the stager's own"), ("after", 178, 190, "after: decoded")]
+    entries = [("before", 7, 18, "stager"), ("after", 90, 102, "guarded")]
     if expert_name is not None:
-        entries.append(("expert", 300, 312, expert_name))
+        entries.append(("expert", 180, 192, expert_name))
     for name, x, text_x, text in entries:
         yield _band_mark(name, x, y - 4)
         yield text_at(text_x, y, text, font_size=12)
@@ -183,20 +188,16 @@ def _band_legend(y: float, expert_name: str | None) -> Iterator[str]:
 # Of many nights
 
 # Indicators in their bands: histograms above each other
-SPREAD_WIDTH, SPREAD_LEFT, SPREAD_TOP, SPREAD_ROW, BINS = 300.0, 50.0, 6.0, 28.0, 44
+SPREAD_WIDTH, SPREAD_LEFT, SPREAD_TOP, SPREAD_ROW, BINS = 300.0, 56.0, 6.0, 28.0, 44
 MOST_SCALES = 4  # profiles and epoch lengths whose bands are drawn
-
-# Bland-Altman plots
-PLOT_WIDTH, PLOT_HEIGHT = 236.0, 178.0
-PLOT_LEFT, PLOT_RIGHT, PLOT_TOP, PLOT_BOTTOM = 40.0, 222.0, 6.0, 158.0  # half a tick label is right of it
-MOST_POINTS = 300  # drawn one by one; more points are drawn as counts in cells
-CELLS = (44, 30)
-SHADINGS = (0.18, 0.36, 0.6, 1.0)  # opacity of cells, from few points to many
 
 # Forest plots
 FOREST_WIDTH, LANE = 240.0, 11.0
 LARGEST_D = 3.0  # largest end of the axis; intervals may extend beyond it
 MOST_PAIRS = 6  # of groups; `stats --by` lists all
+
+CALLED = {"before": "stager", "after": "guarded", "expert": "expert"}  # scorings, as people see them
+FEWEST_FOR_LIMITS = 10  # nights or people below which limits of agreement are not shown
 
 
 def final_scoring(scorings: Container[str]) -> str:
@@ -240,38 +241,29 @@ class Spread:
     svg: str
 
 
-@dataclass(frozen=True, slots=True)
-class ScaleSpreads:
-    """The indicators of the nights of one profile and epoch length."""
-
-    heading: str
-    spreads: tuple[Spread, ...]
-
-
-def spreads_of(tables: Mapping[BandScale, CohortTable]) -> list[ScaleSpreads]:
-    """Return the indicators with a band, for each of the most frequent scales."""
+def spreads_of(tables: Mapping[BandScale, CohortTable]) -> dict[str, list[Spread]]:
+    """Return the indicators with a band by heading, for each of the most frequent scales."""
     frequent = sorted(tables.items(), key=lambda item: -len(item[1].night_ids))[:MOST_SCALES]
-    scales: list[ScaleSpreads] = []
-    for scale, table in frequent:
-        bands = list(scale.bands)
-        if scale.threshold is not None:
-            bands.insert(0, (JOINT.key, 0.0, scale.threshold))
-        number = len(scales)
-        spreads = tuple(_spread(table, number, quantity_of(key), low, high) for key, low, high in bands)
+    found: dict[str, list[Spread]] = {}
+    for number, (scale, table) in enumerate(frequent):
+        joint = [] if scale.threshold is None else [(JOINT.key, 0.0, scale.threshold)]
+        spreads = [_spread(table, number, quantity_of(key), *ends) for key, *ends in (*joint, *scale.bands)]
+        n_nights = count(len(table.night_ids), "night")
         if spreads:
-            n_nights = count(len(table.night_ids), "night")
-            heading = f"{scale.profile}, epochs of {scale.epoch_seconds:g} s: {n_nights}"
-            scales.append(ScaleSpreads(heading, spreads))
-    return scales
+            found[f"{scale.profile}, epochs of {scale.epoch_seconds:g} s: {n_nights}"] = spreads
+    return found
 
 
 def _spread(table: CohortTable, scale_number: int, quantity: Quantity, low: float, high: float) -> Spread:
-    key = quantity.key
+    key, decimals = quantity.key, quantity.decimals
     columns = {name: table.of(key, name) for name in table.values} if key in table.names else {}
     columns = {name: values[~np.isnan(values)] for name, values in columns.items()}
     columns = {name: values for name, values in columns.items() if len(values)}
-    shares = tuple(_share_words(name, values, low, high) for name, values in columns.items())
-    decimals = quantity.decimals
+    shares = []
+    for name, values in columns.items():
+        places: Counter[str] = Counter(place_in(value, low, high) for value in values.tolist())
+        words = [f"{100 * places[p] / len(values):.0f} % {p}" for p in ("inside", *OUTSIDE) if places[p]]
+        shares.append(f"{CALLED[name]} {', '.join(words)}")
     unit = "" if quantity.unit == "count" else f" {quantity.unit}"
     band = f"{number_text(low, decimals)} to {number_text(high, decimals)}{unit}"
     if quantity is JOINT:
@@ -280,147 +272,62 @@ def _spread(table: CohortTable, scale_number: int, quantity: Quantity, low: floa
     label = quantity.label or quantity.title
     parts, size = _histograms(columns, low, high)
     svg = document(label, description, parts, size, inline=f"spread-{scale_number}-{key}")
-    return Spread(label, band, shares, svg)
-
-
-def _share_words(name: str, values: Floats, low: float, high: float) -> str:
-    """Return the shares of nights inside, below and above the band, as text."""
-    places = [place_in(value, low, high) for value in values.tolist()]
-    n, counts = len(places), {place: places.count(place) for place in ("inside", "below", "above")}
-    words = [f"{100 * count / n:.0f} % {place}" for place, count in counts.items() if count]
-    return f"{name} {', '.join(words)}"
+    return Spread(label, band, tuple(shares), svg)
 
 
 def _histograms(
     columns: Mapping[str, Floats], low: float, high: float
 ) -> tuple[list[str], tuple[float, float]]:
-    """Draw a histogram of each scoring above a common axis, over the band."""
+    """Draw a histogram of each scoring above a common axis, over the band; the end bars hold all beyond."""
     axis = axis_for(columns.values(), SPREAD_LEFT, SPREAD_WIDTH - 8, low, high)
     bottom = SPREAD_TOP + SPREAD_ROW * max(1, len(columns))
     band = rect(axis.at(low), SPREAD_TOP, axis.at(high) - axis.at(low), bottom - SPREAD_TOP, BAND)
     parts = [band, *bottom_axis(axis, bottom, SPREAD_TOP)]
+    width = (axis.stop - axis.start) / BINS
     for number, (name, values) in enumerate(columns.items(), 1):
         y = SPREAD_TOP + SPREAD_ROW * number
-        parts += _bars(values, axis, y, SHADES[name])
-        parts.append(text_at(0, y - 3, name, font_size=11.5, fill=GREY))
+        counts, _ = np.histogram(np.clip(values, axis.low, axis.high), BINS, (axis.low, axis.high))
+        heights = (SPREAD_ROW - 5) * counts / counts.max()
+        path = "".join(
+            f"M{axis.start + width * place:.1f} {y:.1f}v{-max(height, 1.0):.1f}h{width - 0.4:.1f}V{y:.1f}z"
+            for place, height in enumerate(heights.tolist())
+            if height
+        )
+        parts.append(f'<path d="{path}" fill="{SHADES[name]}"/>')
+        parts.append(text_at(0, y - 3, CALLED[name], font_size=11.5, fill=GREY))
     return parts, (SPREAD_WIDTH, bottom + 18)
 
 
-def _bars(values: Floats, axis: ValueAxis, y: float, fill: str) -> Iterator[str]:
-    """Draw a histogram; values beyond the axis count in its end bars."""
-    counts, _ = np.histogram(np.clip(values, axis.low, axis.high), BINS, (axis.low, axis.high))
-    width = (axis.stop - axis.start) / BINS
-    heights = (SPREAD_ROW - 5) * counts / counts.max()
-    path = "".join(
-        f"M{axis.start + width * place:.1f} {y:.1f}v{-max(height, 1.0):.1f}h{width - 0.4:.1f}V{y:.1f}z"
-        for place, height in enumerate(heights.tolist())
-        if height
-    )
-    yield f'<path d="{path}" fill="{fill}"/>'
+def agreement_rows(table: CohortTable) -> list[tuple[str, list[str]]]:
+    """Return bias, limits and number of nights against the experts, before and after, by statistic.
 
-
-@dataclass(frozen=True, slots=True)
-class AgreementPlot:
-    """One scoring against the experts'."""
-
-    scoring: str
-    sentence: str
-    svg: str
-
-
-@dataclass(frozen=True, slots=True)
-class StatisticAgreement:
-    """One statistic against the experts', before and after decoding."""
-
-    label: str
-    unit: str
-    plots: tuple[AgreementPlot, ...]
-
-
-def agreement_of_statistics(table: CohortTable) -> list[StatisticAgreement]:
-    """Return the sleep statistics compared with the experts'; indicators have their own picture."""
+    Indicators have their own pictures; figures of the agreement are drawn by `stageguard.plot_bland_altman`.
+    """
     if "expert" not in table.values:
         return []
     indicators = {JOINT.key, *indicators_of(())}
-    statistics = []
+    rows = []
     for quantity in (row for row in shown_rows(table) if row.key not in indicators):
-        expert = table.of(quantity.key, "expert")
-        pairs = {
-            scoring: bland_altman(table.of(quantity.key, scoring), expert)
-            for scoring in ("before", "after")
-            if scoring in table.values
-        }
-        pairs = {scoring: pair for scoring, pair in pairs.items() if pair.n > 1}
-        if pairs:
-            plots = tuple(_agreement_plots(quantity, pairs))
-            statistics.append(StatisticAgreement(quantity.title, quantity.unit, plots))
-    return statistics
+        expert, cells = table.of(quantity.key, "expert"), []
+        for scoring in ("before", "after"):
+            if scoring in table.values:
+                cells += bias_cells(bland_altman(table.of(quantity.key, scoring), expert), quantity)
+        if any(cell != ABSENT for cell in cells[::3]):
+            rows.append((titled(quantity, quantity.short_heading, table), cells))
+    return rows
 
 
-def _agreement_plots(quantity: Quantity, pairs: Mapping[str, BlandAltman]) -> Iterator[AgreementPlot]:
-    across = axis_for([pair.means for pair in pairs.values()], PLOT_LEFT, PLOT_RIGHT)
-    limits = [limit for pair in pairs.values() for limit in (pair.low, pair.high)]
-    up = axis_for([pair.differences for pair in pairs.values()], PLOT_BOTTOM, PLOT_TOP, 0.0, *limits)
-    for scoring, pair in pairs.items():
-        sentence = _agreement_words(quantity, pair)
-        parts = [*_plot_axes(across, up), *_points(pair, across, up, SHADES[scoring]), *_limits(pair, up)]
-        title = f"{quantity.title}: {scoring} minus expert"
-        name = f"agreement-{quantity.key}-{scoring}"
-        svg = document(title, sentence, parts, (PLOT_WIDTH, PLOT_HEIGHT), inline=name)
-        yield AgreementPlot(scoring, sentence, svg)
-
-
-def _agreement_words(quantity: Quantity, pair: BlandAltman) -> str:
-    """Return the numbers of a plot as text."""
+def bias_cells(pair: BlandAltman, quantity: Quantity) -> list[str]:
+    """Return bias with its 95 % interval, limits of agreement unless too few, and the number of pairs."""
+    decimals = max(1, quantity.decimals)
     bias, low, high, bias_low, bias_high = (
-        number_text(value, max(1, quantity.decimals))
+        number_text(value, decimals)
         for value in (pair.bias, pair.low, pair.high, pair.bias_low, pair.bias_high)
     )
-    return f"bias {bias} ({bias_low} to {bias_high}), limits {low} to {high}, {count(pair.n, 'night')}"
-
-
-def _plot_axes(across: ValueAxis, up: ValueAxis) -> Iterator[str]:
-    yield from bottom_axis(across, PLOT_BOTTOM, PLOT_TOP)
-    values, decimals = up.ticks(5)
-    for value in values:
-        label = number_text(value, decimals)
-        yield text_at(PLOT_LEFT - 5, up.at(value) + 4, label, font_size=11, text_anchor="end", fill=GREY)
-    yield f'<path d="M{PLOT_LEFT:.1f} {up.at(0):.1f}H{PLOT_RIGHT:.1f}" stroke="{GREY}"/>'
-
-
-def _limits(pair: BlandAltman, up: ValueAxis) -> Iterator[str]:
-    """Draw bias and limits of agreement across the plot."""
-    bias = f"M{PLOT_LEFT:.1f} {up.at(pair.bias):.1f}H{PLOT_RIGHT:.1f}"
-    yield f'<path d="{bias}" stroke="{INK}" stroke-width="1.6"/>'
-    path = "".join(f"M{PLOT_LEFT:.1f} {up.at(limit):.1f}H{PLOT_RIGHT:.1f}" for limit in (pair.low, pair.high))
-    yield f'<path d="{path}" stroke="{INK}" stroke-width="1.2" stroke-dasharray="5 4"/>'
-
-
-def _points(pair: BlandAltman, across: ValueAxis, up: ValueAxis, colour: str) -> Iterator[str]:
-    """Draw every night as a dot; for many nights, draw their number in each cell."""
-    xs = np.array([across.at(value) for value in pair.means.tolist()])
-    ys = np.array([up.at(value) for value in pair.differences.tolist()])
-    if pair.n > MOST_POINTS:
-        yield from _cells(xs, ys, colour)
-        return
-    path = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in zip(xs.tolist(), ys.tolist(), strict=True))
-    style = 'stroke-width="5" stroke-linecap="round" stroke-opacity="0.7"'
-    yield f'<path d="{path}" stroke="{colour}" {style}/>'
-
-
-def _cells(xs: Floats, ys: Floats, colour: str) -> Iterator[str]:
-    area = ((PLOT_LEFT, PLOT_RIGHT), (PLOT_TOP, PLOT_BOTTOM))
-    counts, x_edges, y_edges = np.histogram2d(xs, ys, CELLS, area)
-    width, height = float(x_edges[1] - x_edges[0]), float(y_edges[1] - y_edges[0])
-    # by the logarithm, so that single nights far from the others remain visible
-    level = np.ceil(np.log1p(counts) / math.log1p(counts.max()) * len(SHADINGS)).astype(int)
-    for number, opacity in enumerate(SHADINGS, 1):
-        path = "".join(
-            f"M{x_edges[i]:.1f} {y_edges[j]:.1f}h{width:.1f}v{height:.1f}h{-width:.1f}z"
-            for i, j in np.argwhere(level == number).tolist()
-        )
-        if path:
-            yield f'<path d="{path}" fill="{colour}" fill-opacity="{opacity:g}"/>'
+    if pair.n < 2:
+        return [ABSENT, ABSENT, str(pair.n)]
+    limits = f"{low} to {high}" if pair.n >= FEWEST_FOR_LIMITS else ABSENT
+    return [f"{bias} ({bias_low} to {bias_high})", limits, f"{pair.n:,}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,7 +349,6 @@ class Forest:
     second: str
     sizes: tuple[int, int]
     scoring: str  # whose numbers are in the table
-    scorings: tuple[str, ...]
     axis_svg: str
     rows: tuple[ForestRow, ...]
 
@@ -472,45 +378,33 @@ def _forest(
     ends = [end for result in results for end in (result.d_low, result.d_high) if not isnan(end)]
     reach = min(LARGEST_D, max([0.5, *np.abs(ends).tolist()]))
     axis = ValueAxis(-reach, reach, 8.0, FOREST_WIDTH - 8.0)
-    final = final_scoring(table.values)
-    rows = []
+    final, rows = final_scoring(table.values), []
     for quantity in quantities:
         by_scoring = {each.scoring: each for each in differences if each.measure == quantity.key}
-        if any(each.result.n_first + each.result.n_second for each in by_scoring.values()):
-            label = titled(quantity, quantity.short_heading, table)
-            rows.append(
-                _forest_row(f"forest-{number}-{quantity.key}", label, quantity, by_scoring, final, axis)
-            )
+        if not any(each.result.n_first + each.result.n_second for each in by_scoring.values()):
+            continue
+        result, decimals = by_scoring[final].result, max(1, quantity.decimals)
+        effects = {
+            name: _interval(each.result.d, each.result.d_low, each.result.d_high, 2)
+            for name, each in by_scoring.items()
+        }
+        words = "; ".join(f"{CALLED[name]} {effect}" for name, effect in effects.items())
+        size = (FOREST_WIDTH, LANE * len(by_scoring) + 4)
+        lanes, name = [*_forest_lanes(by_scoring, axis)], f"forest-{number}-{quantity.key}"
+        row = ForestRow(
+            titled(quantity, quantity.short_heading, table),
+            (number_text(result.mean_first, decimals), number_text(result.mean_second, decimals)),
+            _interval(result.difference, result.low, result.high, decimals),
+            effects[final],
+            document(f"{quantity.title}: Cohen's d", words, lanes, size, inline=name),
+        )
+        rows.append(row)
     sizes = max(result.n_first for result in results), max(result.n_second for result in results)
-    ticks = [*_forest_ticks(axis)]
+    values, decimals = axis.ticks()
+    style = {"font_size": 11, "text_anchor": "middle", "fill": GREY}
+    ticks = [text_at(axis.at(value), 13, number_text(value, decimals), **style) for value in values]
     axis_svg = document("Scale of Cohen's d", "", ticks, (FOREST_WIDTH, 18), inline=f"forest-{number}")
-    first, second = differences[0].first, differences[0].second
-    return Forest(first, second, sizes, final, tuple(table.values), axis_svg, tuple(rows))
-
-
-def _forest_row(
-    name: str,
-    label: str,
-    quantity: Quantity,
-    by_scoring: Mapping[str, GroupDifference],
-    final: str,
-    axis: ValueAxis,
-) -> ForestRow:
-    result, decimals = by_scoring[final].result, max(1, quantity.decimals)
-    effects = {
-        scoring: _interval(each.result.d, each.result.d_low, each.result.d_high, 2)
-        for scoring, each in by_scoring.items()
-    }
-    words = "; ".join(f"{scoring} {effect}" for scoring, effect in effects.items())
-    size = (FOREST_WIDTH, LANE * len(by_scoring) + 4)
-    lanes = [*_forest_lanes(by_scoring, axis)]
-    return ForestRow(
-        label,
-        (number_text(result.mean_first, decimals), number_text(result.mean_second, decimals)),
-        _interval(result.difference, result.low, result.high, decimals),
-        effects[final],
-        document(f"{quantity.title}: Cohen's d", words, lanes, size, inline=name),
-    )
+    return Forest(differences[0].first, differences[0].second, sizes, CALLED[final], axis_svg, tuple(rows))
 
 
 def _interval(value: float, low: float, high: float, decimals: int) -> str:
@@ -518,13 +412,6 @@ def _interval(value: float, low: float, high: float, decimals: int) -> str:
         return ABSENT
     ends = "" if isnan(low) else f" [{number_text(low, decimals)}, {number_text(high, decimals)}]"
     return f"{number_text(value, decimals)}{ends}"
-
-
-def _forest_ticks(axis: ValueAxis) -> Iterator[str]:
-    values, decimals = axis.ticks()
-    for value in values:
-        label = number_text(value, decimals)
-        yield text_at(axis.at(value), 13, label, font_size=11, text_anchor="middle", fill=GREY)
 
 
 def _forest_lanes(by_scoring: Mapping[str, GroupDifference], axis: ValueAxis) -> Iterator[str]:

@@ -1,10 +1,10 @@
-"""The summary of a decoding for people: the rows of a before/after table, counts, remarks."""
+"""The facts that a decoded night is summed up in: rows before and after, counts, what to look at."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from math import exp, isnan
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,7 @@ from stageguard.arrays import NAN
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import cuts_of, hypnogram_before, period_for
 from stageguard.measures.cohort import CohortTable
-from stageguard.measures.intervals import hinges_of
-from stageguard.measures.rare import early_rem_removed
+from stageguard.measures.intervals import Intervals, Method, hinges_of, intervals, why_withheld
 from stageguard.measures.statistics import AASM, USUAL_NIGHT_HOURS, StatisticsOptions, lights_words
 from stageguard.measures.validity import Validity, validity_of
 from stageguard.night.hypnogram import Hypnogram
@@ -29,18 +28,19 @@ from stageguard.night.quantities import (
     quantity_of,
 )
 from stageguard.profile.profile import Profile
-from stageguard.profile.rules import BandRule
-from stageguard.report.guard_words import advice, in_short, other_causes, reason
+from stageguard.report import words
+from stageguard.report.numbers import interval_text
 
 # Quantities in tables of the command line: the joint score, indicators, statistics.
 SHOWN = {quantity.key: quantity for quantity in (JOINT, *INDICATORS, *NIGHT, ALL_BOUTS) if quantity.shown}
-MOST_OUTSIDE = 4  # indicators that are named if no rule smoothed
 DECODED_ROWS = tuple(key for key, quantity in SHOWN.items() if "decode" in quantity.shown)
+# What the terminal shows of one night: the statistics to report, one of each.
+HEADLINES = ("tst_minutes", "se_percent", "sol_minutes", "rem_latency_minutes", "waso_minutes")
 
 
 @dataclass(frozen=True, slots=True)
 class BeforeAfter:
-    """A measure before and after, and the experts' range if the profile has one."""
+    """A measure before and after, with the experts' range or the interval if there is one."""
 
     key: str
     before: float
@@ -51,8 +51,8 @@ class BeforeAfter:
     after_place: str = ""
     reason: str = ""
     is_steered: bool = False  # whether the profile steered it
-    limit: float = NAN  # up to which the rule leaves a night alone
     hinge: tuple[int, int] | None = None  # first and last of the doubtful epochs that it depends on
+    interval: tuple[float, float] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; places are below, inside or above the experts' range, or early."""
@@ -62,31 +62,17 @@ class BeforeAfter:
         if not isnan(self.low) or self.before_place or self.after_place:
             row |= {"before_place": self.before_place, "after_place": self.after_place}
         row |= {"steered": True} if self.is_steered else {}
-        row |= {} if isnan(self.limit) else {"left_alone_up_to": self.limit}
         row |= {"depends_on_epochs": list(self.hinge)} if self.hinge else {}
+        row |= {"interval": list(self.interval)} if self.interval else {}
         return row | ({"reason": self.reason} if self.reason else {})
 
-    def cells(self) -> list[str]:
-        """Return title, before, after and expert range as a table shows them."""
-        decimals = SHOWN[self.key].decimals
-        band = "" if isnan(self.low) else f"{self.low:.{decimals}f} to {self.high:.{decimals}f}"
-        band += "" if isnan(self.limit) else f"; left alone up to {self.limit:.{decimals}f}"
-        values = ((self.before, self.before_place), (self.after, self.after_place))
-        cells = [f"{shown(value, decimals)} {place}".strip() for value, place in values]
-        mark = f" {STEERED_MARK}" if self.is_steered else ""
-        return [SHOWN[self.key].heading + mark, *cells, band]
-
-
-def hinge_words(hinge: tuple[int, int] | None) -> str:
-    """Return the advice to look at the doubtful epochs that a number depends on; empty without any."""
-    if hinge is None:
-        return ""
-    return f"{_depends_words(hinge)}: look at {'it' if hinge[0] == hinge[1] else 'them'}"
-
-
-def _depends_words(hinge: tuple[int, int]) -> str:
-    first, last = (epoch + 1 for epoch in hinge)
-    return f"depends on epoch {first:,}" if first == last else f"depends on epochs {first:,}–{last:,}"
+    def cells(self, *, is_early_odd: bool = True) -> list[str]:
+        """Return title, before, after, interval and advice as a table shows them."""
+        quantity = SHOWN[self.key]
+        before, after = (shown(value, quantity.decimals) for value in (self.before, self.after))
+        ends = "" if self.interval is None else interval_text(*self.interval, quantity.decimals)
+        early = "early: look at it" if is_early_odd and self.after_place == "early" else ""
+        return [quantity.short_heading, before, after, ends, words.hinge_words(self.hinge) or early]
 
 
 def shown(value: float, decimals: int) -> str:
@@ -96,13 +82,6 @@ def shown(value: float, decimals: int) -> str:
 
 # What is shown instead if nights have epochs of different lengths: a pair of epochs is not always as long.
 PER_HOUR = {"fragmentation_index": "transitions_per_hour", "tvr_percent": "tvr_per_hour"}
-
-
-def mixed_epochs_words(lengths: Iterable[float]) -> str:
-    """Return the remark on nights whose epochs have several lengths."""
-    shown_lengths = " and ".join(f"{length:g} s" for length in sorted(lengths))
-    why = "numbers per epoch do not compare"
-    return f"epochs last {shown_lengths}: stage changes are shown per hour, since {why}"
 
 
 def shown_rows(cohort: CohortTable) -> list[Quantity]:
@@ -126,133 +105,55 @@ def titled(quantity: Quantity, title: str, cohort: CohortTable) -> str:
     return f"{title} {STEERED_MARK}" if cohort.is_steered(quantity) else title
 
 
-def looking_like_experts(judged: Sequence[bool | None]) -> str:
-    """Return in words how many nights look like expert scoring; None is a night that cannot be judged."""
-    n_unjudged = sum(verdict is None for verdict in judged)
-    left_out = f" {n_unjudged:,} night{'s' * (n_unjudged != 1)} cannot be judged." if n_unjudged else ""
-    n_alike = sum(verdict is True for verdict in judged)
-    count = f"{len(judged):,} night{'s' * (len(judged) != 1)}"
-    are = "is" if len(judged) == 1 else "are"
-    return f"{n_alike:,} of {count} {are} like 9 of 10 expert nights.{left_out}"
+def night_intervals(decoding: Decoding, options: StatisticsOptions) -> Intervals | None:
+    """Return conformal intervals, else model intervals that are made for a coverage, else None."""
+    profile = decoding.profile
+    method: Method = "conformal"
+    if not profile.intervals.get("errors") or decoding.is_foreign:
+        if profile.posterior is None or why_withheld(decoding):
+            return None
+        method = "model"
+    return intervals(
+        decoding,
+        method=method,
+        lights_off=options.lights_off,
+        lights_on=options.lights_on,
+        min_first_rem_seconds=options.min_first_rem_seconds,
+    )
 
 
 def _rows(
-    nights: Sequence[Hypnogram],
+    decoding: Decoding,
     valid: Sequence[Validity],
     options: StatisticsOptions,
-    *,
-    steered: frozenset[Steering],
     hinges: Mapping[str, tuple[int, int]],
+    found: Intervals | None,
 ) -> list[BeforeAfter]:
-    """Return the rows of the before/after table; a measure that neither night has is left out."""
+    """Return the rows before and after; a measure that neither night has is left out."""
+    nights = hypnogram_before(decoding), decoding.hypnogram
     statistics = [options.measure(night) for night in nights]
     indicators = [one.measured for one in valid]
     rows = []
     for key in DECODED_ROWS:
         if key in indicators[0]:
             was, now = (one[key] for one in indicators)
+            place, new_place = ("" if each.place == "no band" else each.place for each in (was, now))
             row = BeforeAfter(
-                key,
-                was.value,
-                now.value,
-                now.low,
-                now.high,
-                before_place="" if was.place == "no band" else was.place,
-                after_place="" if now.place == "no band" else now.place,
+                *(key, was.value, now.value, now.low, now.high, place, new_place),
                 reason=now.reason or was.reason,
             )
         else:
             before, after = (float(getattr(one, key)) for one in statistics)
+            early, now_early = ("early" * SHOWN[key].is_early(value) for value in (before, after))
             reasons = [one.reasons[key] for one in statistics if isnan(getattr(one, key))]
-            row = BeforeAfter(
-                key,
-                before,
-                after,
-                before_place="early" * SHOWN[key].is_early(before),
-                after_place="early" * SHOWN[key].is_early(after),
-                reason=reasons[-1] if reasons else "",  # rather that of the decoded night
-            )
+            reason = reasons[-1] if reasons else ""  # rather that of the decoded night
+            row = BeforeAfter(key, before, after, NAN, NAN, early, now_early, reason)
         if not (isnan(row.before) and isnan(row.after)):
-            rows.append(replace(row, is_steered=SHOWN[key].follows in steered, hinge=hinges.get(key)))
+            interval = None if found is None or key not in found or found[key].reason else found[key]
+            ends = None if interval is None else (interval.low, interval.high)
+            is_steered = SHOWN[key].follows in decoding.steered
+            rows.append(replace(row, is_steered=is_steered, hinge=hinges.get(key), interval=ends))
     return rows
-
-
-def early_rem_words(decoding: Decoding) -> tuple[str, ...]:
-    """Describe each early REM of the stager that decoding removed: when, how long, and how well supported."""
-    minutes = decoding.epoch_seconds / 60.0
-    words = []
-    for event in early_rem_removed(decoding):
-        since = event.minutes_since_onset
-        when = "before sleep onset" if isnan(since) else f"{since:.3g} min after sleep onset"
-        long = f"{event.n_epochs * minutes:.3g} min long"
-        if event.n_removed < event.n_epochs:
-            long = f"{event.n_removed * minutes:.3g} of {event.n_epochs * minutes:.3g} min"
-        words.append(
-            f"{decoding.profile.scheme.rem} {when} (epoch {event.epoch + 1}), {long}; the stager gave REM "
-            f"{odds(event.bout_evidence_nats / event.n_epochs)}"
-        )
-    return tuple(words)
-
-
-def odds(nats: float) -> str:
-    """Return a difference of log-probabilities as odds, as in ``5 : 1``."""
-    # beyond this the odds are only "more than 99 : 1"
-    ratio = exp(min(abs(nats), 10.0))
-    shown_ratio = "more than 99" if ratio > 99 else f"{ratio:.2g}"
-    return f"{shown_ratio} : 1" if nats >= 0 else f"1 : {shown_ratio}"
-
-
-def deed_words(decoding: Decoding) -> str:
-    """Return what the guard did and, if no rule smoothed the night, what else changed it."""
-    strength = decoding.strength
-    is_by_others = strength.step in ("untouched", "hard") and decoding.changed.any()
-    by = f" Changed only by {' and '.join(other_causes(decoding))}." if is_by_others else ""
-    return f"{in_short(strength)}{by}"
-
-
-def aside_words(decoding: Decoding, valid: Validity) -> str:
-    """Return how a night that no rule smoothed differs from expert scorings; empty if it does not.
-
-    Most expert nights are outside some band, so the joint score decides, if there is one, and uncommon
-    transitions.
-    """
-    if decoding.strength.step not in ("untouched", "hard"):
-        return ""
-    # uncommon transitions count by themselves: few of them hardly move the joint score
-    if valid.looks_like_experts and valid.indicators["tvr_percent"].place != "above":
-        return ""
-    outside = [
-        f"{quantity_of(key).label} {_with_unit(quantity_of(key), each.value)} ({each.place})"
-        for key, each in valid.indicators.items()
-        if each.place in ("below", "above")
-    ]
-    if not outside:
-        return ""
-    more = f"; and {len(outside) - MOST_OUTSIDE} more" if len(outside) > MOST_OUTSIDE else ""
-    named = "; ".join(outside[:MOST_OUTSIDE])
-    did = "The guard did not smooth it"
-    if decoding.night.clock is not None and decoding.changed.any():
-        did = "Only the clock changed it"
-    return f"LOOK AT THIS NIGHT. {did}, and it is outside the range of expert scoring: {named}{more}."
-
-
-def _with_unit(quantity: Quantity, value: float) -> str:
-    """Return a number with its unit where that is short: minutes or per cent."""
-    unit = quantity.unit.split()[0]
-    return shown(value, quantity.decimals) + (f" {unit}" if unit in ("%", "min") else "")
-
-
-def range_note(decoding: Decoding, rows: Sequence[BeforeAfter]) -> str:
-    """Return why a night that satisfies the strength's rule lies outside the experts' range; else empty."""
-    rule, strength = decoding.profile.strength, decoding.strength
-    place = next((row.after_place for row in rows if row.key == "fragmentation_index"), "")
-    if not isinstance(rule, BandRule) or place not in ("above", "below"):
-        return ""
-    if not strength.fi_low <= strength.fi_after <= strength.fi_high:
-        return ""
-    factor = rule.cap if place == "above" else rule.floor
-    times = {2.0: "twice", 0.5: "half"}.get(factor, f"{factor:g} times")
-    return f"FI: the rule stops at {times} the experts' mean; single expert nights lie in the range shown."
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,18 +217,9 @@ class RowMeasures:
 def measures_of(decoding: Decoding, options: StatisticsOptions = AASM) -> RowMeasures:
     """Return the measures of a decoding for a cohort's table; `options` include its lights."""
     valid = _validities(decoding, options)
-    return RowMeasures(
-        joint=JointScores.of(valid),
-        early_rem_removed=early_rem_words(decoding),
-        look_at=_look_at(aside_words(decoding, valid[1]), hinges_of(decoding, options)),
-    )
-
-
-def _look_at(aside: str, hinges: Mapping[str, tuple[int, int]]) -> str:
-    """Return in a few words why somebody should look at a night."""
-    reasons = ["not smoothed, and outside the range of expert scoring"] * bool(aside)
-    reasons += [f"{SHOWN[key].title} {_depends_words(hinge)}" for key, hinge in hinges.items()]
-    return "; ".join(reasons)
+    aside = words.aside_words(decoding, valid[1])
+    look_at = words.look_at_words(aside, hinges_of(decoding, options))
+    return RowMeasures(JointScores.of(valid), words.early_rem_words(decoding), look_at)
 
 
 def _validities(decoding: Decoding, options: StatisticsOptions) -> list[Validity]:
@@ -340,7 +232,7 @@ def _validities(decoding: Decoding, options: StatisticsOptions) -> list[Validity
 
 @dataclass(frozen=True, slots=True)
 class DecodingSummary:
-    """A decoding in numbers and remarks."""
+    """A decoding in numbers and sentences."""
 
     facts: RecordingFacts
     offset_seconds: float
@@ -352,17 +244,17 @@ class DecodingSummary:
     joint: JointScores
     verdict: str
     indicators: tuple[BeforeAfter, ...]
-    strength: str
+    strength: str  # what the guard did
     assumptions: tuple[str, ...]
     advice: tuple[str, ...]
-    range_note: str
     lights: str
     aside: str  # loud, if no rule smoothed and the night is not as experts score
     early_rem_removed: tuple[str, ...]
     look_at: str  # why somebody should look at the night, in a few words
     # from here on only printed, not in `to_dict`
-    deed: str  # what the guard did, in a sentence
+    remarks: tuple[str, ...]  # on ties and epochs without evidence
     is_early_rem_odd: bool  # whether REM soon after sleep onset calls for a look: not in animals
+    interval_title: str = ""
     steered: frozenset[Steering] = frozenset()
 
     @property
@@ -377,7 +269,7 @@ class DecodingSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
-        printed = ("deed", "is_early_rem_odd", "steered")
+        printed = ("remarks", "is_early_rem_odd", "interval_title", "steered")
         names = [field.name for field in fields(self)[1:] if field.name not in printed]
         values = {name: getattr(self, name) for name in names}
         values["indicators"] = {row.key: row.to_dict() for row in self.indicators}
@@ -385,21 +277,23 @@ class DecodingSummary:
         return self.facts.to_dict() | values
 
 
-def summary_of(decoding: Decoding, options: StatisticsOptions = AASM) -> DecodingSummary:
-    """Return the summary of a decoding; `options` include its lights."""
+def summary_of(
+    decoding: Decoding, options: StatisticsOptions = AASM, *, with_intervals: bool = False
+) -> DecodingSummary:
+    """Return the summary of a decoding; `options` include its lights.
+
+    Intervals take longer than the rest together, so that they are only computed where one night is shown.
+    """
     hypnogram, profile = decoding.hypnogram, decoding.profile
-    nights = hypnogram_before(decoding), hypnogram
-    valid = _validities(decoding, options)
+    valid, hinges = _validities(decoding, options), hinges_of(decoding, options)
+    found = night_intervals(decoding, options) if with_intervals else None
     statistics = options.measure(hypnogram)
     is_told = statistics.is_of_longest_sleep or (
         profile.species == "human"
         and (statistics.tib_minutes >= 60 * USUAL_NIGHT_HOURS or options.lights != (None, None))
     )
-    hinges, aside = hinges_of(decoding, options), aside_words(decoding, valid[1])
-    rows = [
-        replace(row, limit=decoding.strength.limit) if row.key == "fragmentation_index" else row
-        for row in _rows(nights, valid, options, steered=decoding.steered, hinges=hinges)
-    ]
+    aside = words.aside_words(decoding, valid[1])
+    ties = [f"{words.ties_words(decoding.n_ties)}."] if decoding.n_ties else []
     return DecodingSummary(
         facts=RecordingFacts.of(hypnogram, profile),
         offset_seconds=hypnogram.offset_seconds,
@@ -409,17 +303,22 @@ def summary_of(decoding: Decoding, options: StatisticsOptions = AASM) -> Decodin
         n_filled=int(np.count_nonzero(decoding.filled)),
         n_unscored=int(np.count_nonzero(hypnogram.labels < 0)),
         joint=JointScores.of(valid),
-        verdict=valid[1].verdict,
-        indicators=tuple(rows),
-        strength=reason(decoding.strength),
+        verdict=words.verdict_words(valid[1]),
+        indicators=tuple(_rows(decoding, valid, options, hinges, found)),
+        strength=words.done_words(decoding),
         assumptions=(*decoding.assumed, *(statistics.assumed if is_told else ())),
-        advice=advice(decoding),
-        range_note=range_note(decoding, rows),
+        advice=words.advice(decoding),
         lights=lights_words(hypnogram, *options.lights),
         aside=aside,
-        early_rem_removed=early_rem_words(decoding),
-        look_at=_look_at(aside, hinges),
-        deed=deed_words(decoding),
+        early_rem_removed=words.early_rem_words(decoding),
+        look_at=words.look_at_words(aside, hinges),
+        remarks=(*ties, *words.unscored_words(decoding)),
         is_early_rem_odd=profile.species == "human",
+        interval_title="" if found is None else interval_title(found),
         steered=decoding.steered,
     )
+
+
+def interval_title(found: Intervals) -> str:
+    """Return the heading of a column of intervals."""
+    return f"{100 * found.level:.0f} % interval" if found.is_measured else "interval"

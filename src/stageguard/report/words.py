@@ -1,153 +1,292 @@
-"""Sentences on what the guard did to one night: headline, facts, tiles, summary, changes, warnings, notes."""
+"""Every sentence about results: what the guard did, what to report, what to look at.
+
+Terminal, sidecar, report, review page and Methods take the same fact from the same function.
+"""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import exp, isnan
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stageguard.guard.decode import many_changes_advice, many_changes_words, removed_words
-from stageguard.guard.decoding import Decoding
-from stageguard.guard.explain import Change
-from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, StatisticsOptions, lights_words
-from stageguard.measures.validity import Validity
-from stageguard.night.quantities import quantity_of
+from stageguard.guard.decode import decode_night, many_changes_advice, many_changes_words, removed_words
+from stageguard.guard.decoding import Decoding, Strength
+from stageguard.measures.rare import RareEvent, early_rem_removed
+from stageguard.measures.validity import Validity, band_at
+from stageguard.night.quantities import Steering, quantity_of
 from stageguard.night.stages import StageScheme
-from stageguard.report.guard_words import other_causes, why_hard
-from stageguard.report.numbers import ABSENT, count, difference, duration, number_text, ties_words
-from stageguard.report.summary import aside_words, early_rem_words
-from stageguard.report.tables import ReportMeasures, bands_sentence, fates, indicator_rows
+from stageguard.profile.profile import OFF
+from stageguard.profile.rules import YIELDING_WEIGHT
+from stageguard.report.numbers import and_list, count, duration, number_text, sentence
 
-MUCH_UNSCORED = 0.05  # share of unscored epochs above which the page warns; our choice
-MOST_EARLY = 3  # bouts of early REM that are listed one by one
+if TYPE_CHECKING:
+    from stageguard.guard.explain import Change
+    from stageguard.measures.grade import GradeCard
 
+# What the guard did
 
-def noun(decoding: Decoding) -> str:
-    """Return "night" or, for a long one, "recording"."""
-    hours = decoding.hypnogram.n_epochs * decoding.epoch_seconds / 3600
-    return "night" if hours < LONGEST_NIGHT_HOURS else "recording"
-
-
-def headline(decoding: Decoding) -> str:
-    """Return one short sentence on what the guard did."""
-    strength, n_changed = decoding.strength, decoding.n_changed
-    if strength.step in ("untouched", "hard"):
-        by_clock = n_changed and decoding.night.clock is not None
-        return "The clock alone acted." if by_clock else "The guard stepped aside."
-    if not n_changed:
-        return (
-            "The guard could change nothing." if strength.step == "lowered" else "Nothing had to be changed."
-        )
-    return {
-        "fixed": "The profile was applied at its fixed strength.",
-        "lowered": f"The guard smoothed an over-fragmented {noun(decoding)}.",
-        "raised": "The guard brought back stages that the stager starved.",
-        "raised then lowered": f"The guard brought back starved stages, then smoothed the {noun(decoding)}.",
-        "nearest": f"The guard brought the {noun(decoding)} close to the experts' fragmentation.",
-    }[strength.step]
+DONE = {
+    "fixed": "Smoothed at a fixed strength",
+    "nearest": "Smoothed",
+    "lowered": "Smoothed",
+    "raised": "Minority stages weighted up",
+    "raised then lowered": "Minority stages weighted up, then smoothed",
+}
+NO_DOUBT = "labels alone do not show which epochs are doubtful"
 
 
-def summary(decoding: Decoding, measured: ReportMeasures) -> Iterator[str]:
-    """Yield sentences on why and how much was changed, and how the result compares."""
-    yield verdict(decoding, measured)
-    yield f"{_reason(decoding)} {_how_much(decoding)}"
-    if decoding.n_ties:
-        yield f"{ties_words(decoding.n_ties)}."
-    yield from unscored_words(decoding)
-    if rows := [row for row in indicator_rows(measured) if row.has_band]:
-        yield bands_sentence(rows)
-    if measured.events:
-        yield fates(measured.events)
-    if measured.agreement is not None and measured.expert is not None:
-        before, after = (agreement.kappa for agreement in measured.agreement)
-        verb = "rose" if after > before else "fell" if after < before else "stayed"
-        if verb == "stayed" or math.isnan(before) or math.isnan(after):
-            change = f"is κ {number_text(before, 2)} before and {number_text(after, 2)} after"
-        else:
-            change = f"{verb} from κ {number_text(before, 3)} to {number_text(after, 3)}"
-        yield f"Agreement with the {measured.expert.name} {change}."
+def done_words(decoding: Decoding) -> str:
+    """Return what the guard did to a night, with the numbers before and after."""
+    strength = decoding.strength
+    why = "the guard was switched off" if strength.asked == OFF else why_not_smoothed(strength)
+    if why:
+        causes = other_causes(decoding) if decoding.n_changed else ()
+        by = f" {changed_words(decoding)} by {and_list(causes)}." if causes else ""
+        return f"Not smoothed: {why}.{by}{clock_words(strength)}"
+    done = "Smoothed at the given strength" if strength.asked is not None else DONE[strength.step]
+    done = f"{done}: {changed_words(decoding)}"
+    if not isnan(strength.fi_before):
+        done += f"; fragmentation {strength.fi_before:.3f} → {strength.fi_after:.3f}"
+    return f"{done} ({'; '.join(_settings(decoding))}).{clock_words(strength)}"
 
 
-def verdict(decoding: Decoding, measured: ReportMeasures) -> str:
-    """Return whether the night looks like expert scoring, after and before."""
-    before, after = measured.before.validity, measured.after.validity
-    was = "" if math.isnan(before.joint.value) else f"; before: {before.joint.value:.2f}"
-    return f"The decoded {noun(decoding)} {after.verdict}{was}."
+def changed_words(decoding: Decoding) -> str:
+    """Return how many epochs were changed, with their share."""
+    share = f" ({100 * decoding.changed_share:.1f} %)" if decoding.n_changed else ""
+    return f"{count(decoding.n_changed, 'epoch')}{share} changed"
 
 
-def _how_much(decoding: Decoding) -> str:
-    n_scored, n_changed = decoding.n_scored, decoding.n_changed
-    if not n_changed:
-        return f"All {count(n_scored, 'epoch')} keep the stage the stager chose."
-    by = ""
-    if decoding.strength.step in ("untouched", "hard"):  # only other causes can have changed a stage
-        by = f", by {' and '.join(causes)}" if (causes := other_causes(decoding)) else ""
-    share = f"{100 * n_changed / n_scored:.1f} %"
-    return (
-        f"{n_changed:,} of {count(n_scored, 'epoch')} ({share}) got another stage than the stager chose{by}."
-    )
+def _settings(decoding: Decoding) -> Iterator[str]:
+    """Yield the experts' range of the fragmentation index, and the settings that led there."""
+    strength, index = decoding.strength, quantity_of("fragmentation_index")
+    low, high = band_at(index, decoding.profile, decoding.epoch_seconds)
+    if not isnan(low):
+        yield f"expert range {low:.3f}–{high:.3f}"
+    if not isnan(strength.stager_fi):
+        yield f"median of the stager's nights {strength.stager_fi:.3f}"
+    if not strength.is_reached and strength.rule == "band":
+        yield f"still outside the limits {strength.fi_low:.3f}–{strength.fi_high:.3f}"
+    if strength.prior_exponent:
+        yield f"prior exponent {strength.prior_exponent:g}"
+    if strength.step != "raised":
+        yield f"transition weight {strength.transition_weight:g}"
+    if nats := sum(strength.balance_nats):  # of REM alone
+        moved = "raised" if nats > 0 else "lowered"
+        yield f"REM {moved} by {abs(nats):.2f} nats to what its probabilities expect"
 
 
-def _reason(decoding: Decoding) -> str:
-    strength, rule, name = decoding.strength, decoding.profile.strength, noun(decoding)
-    if rule is None:
-        return "This profile acts on every night alike, whatever its fragmentation."
-    if math.isnan(strength.fi_before):
-        return "There are too few epochs to measure fragmentation."
+def why_not_smoothed(strength: Strength) -> str:
+    """Return why no rule smoothed a night; empty if one did."""
+    if strength.step not in ("untouched", "hard"):
+        return ""
+    if isnan(strength.fi_before):
+        return "too few epochs to measure fragmentation"
     if strength.is_of_labels:
-        return "Labels alone do not say which epochs are doubtful, so that none is smoothed."
-    if strength.step == "nearest":
-        return "The strength was chosen so that stages change as often as experts score."
-    experts = rule.fi_target * decoding.epoch_seconds / decoding.profile.epoch_seconds
-    often = seldom = f"changes stage {strength.fi_before / experts:.1f} times as often as expert scorings do"
-    if strength.step == "untouched" and strength.fi_before < strength.fi_low:
-        cure = {
-            "off": "the profile lifts no minority stages",
-            "unasked": "minority stages are lifted only for a stager trained on natural class frequencies",
-            "tried": "no lifting of minority stages helps",
-        }[strength.lifting]
-        return f"The stager's {name} {seldom}, but {cure}, so it is left alone."
-    if strength.step == "untouched" and not math.isnan(strength.stager_fi):
-        return (
-            f"The stager's {name} is no more fragmented than its nights are to become, so it is left alone."
-        )
-    if strength.step == "untouched":
-        limit = f"up to {strength.fi_high / strength.fi_experts:.4g} times is left alone"
-        return f"The stager's {name} {often} on average: {limit}."
+        return NO_DOUBT
+    index = f"fragmentation {strength.fi_before:.3f}"
     if strength.step == "hard":
-        return f"The stager's {name} {often}, but {why_hard(strength)}: it is left alone."
-    still = "" if strength.is_reached else ", although not as far as the rule asks"
-    if strength.step == "lowered":
-        if not math.isnan(strength.stager_fi):
-            often = "comes from a stager that flickers"
-        if not decoding.changed.any():
-            return f"The stager's {name} {often}, but is too sure of each epoch to be smoothed."
-        return f"The stager's {name} {often}; decoded, it is smoother{still}."
-    return f"The stager's {name} {seldom}; decoded, it is livelier{still}."
+        if isnan(strength.fi_yielded):
+            return (
+                f"{index}, but smoothing would create REM that neither the stager nor its probabilities hold"
+            )
+        yielded = f"{strength.fi_yielded:.3f} at transition weight {YIELDING_WEIGHT:g}"
+        return f"{index}, but smoothing barely lowers it ({yielded}), as in a fragmented sleeper"
+    if strength.fi_before < strength.fi_low:
+        lifting = {
+            "off": "",
+            "unasked": "; minority stages are weighted up only for a stager trained on natural class "
+            "frequencies",
+            "tried": "; weighting up minority stages does not help",
+        }[strength.lifting]
+        return f"{index} is below the limit {strength.fi_low:.3f}{lifting}"
+    if not isnan(strength.stager_fi):
+        return f"{index} needs no smoothing (median of the stager's nights {strength.stager_fi:.3f})"
+    return f"{index} is within the limits {strength.fi_low:.3f}–{strength.fi_high:.3f}"
+
+
+def clock_words(strength: Strength) -> str:
+    """Return what is unusual about the clock, as further sentences."""
+    words = ""
+    if strength.clock_passes and not strength.clock_onsets:
+        words += " The clock found no sleep to count from."
+    if not strength.clock_settled:
+        words += (
+            f" Sleep onset, from which the clock counts, still moved after {strength.clock_passes} passes."
+        )
+    if overruled := strength.clock_overruled:
+        epochs = ", ".join(f"{epoch + 1:,}" for epoch in overruled)
+        words += f" Given stages overrule the clock at epoch{'s' * (len(overruled) > 1)} {epochs}."
+    return words
+
+
+def other_causes(decoding: Decoding) -> tuple[str, ...]:
+    """Return what besides the strength can change stages on a night."""
+    night = decoding.night
+    causes = {
+        "stages that were given": bool(night.pins),
+        "calibration": night.calibration is not None,
+        "signal quality": night.quality is not None and bool(night.quality.any()),
+        "the time since sleep onset": night.clock is not None,
+    }
+    return tuple(cause for cause, acts in causes.items() if acts)
+
+
+def ties_words(n_ties: int) -> str:
+    """Return how many ties between stages their neighbours resolved; empty without any."""
+    return f"{count(n_ties, 'tie')} between stages resolved by neighbouring epochs" if n_ties else ""
 
 
 def unscored_words(decoding: Decoding) -> Iterator[str]:
     """Yield sentences on epochs without evidence."""
+    seconds = decoding.epoch_seconds
     n_filled = int(np.count_nonzero(decoding.filled))
     n_unscored = int(np.count_nonzero(decoding.hypnogram.labels < 0))
-    seconds = decoding.epoch_seconds
     if n_filled:
         yield (
-            f"{count(n_filled, 'epoch')} without evidence ({duration(n_filled * seconds)}) got the stage "
-            "that fits their neighbours best."
+            f"Filled: {count(n_filled, 'epoch')} without evidence ({duration(n_filled * seconds)}), from the "
+            "epochs around."
         )
     if n_unscored:
         yield (
-            f"{count(n_unscored, 'epoch')} ({duration(n_unscored * seconds)}) without evidence for more than "
-            "five minutes stay unscored: they count neither as sleep nor as wake."
+            f"Unscored: {count(n_unscored, 'epoch')} ({duration(n_unscored * seconds)}) without evidence for "
+            "more than five minutes; they count neither as sleep nor as wake."
         )
 
 
-def warnings_of(decoding: Decoding, measured: ReportMeasures) -> Iterator[str]:
-    """Yield warnings to read before using the night."""
+# Whether it looks like expert scoring
+
+
+def verdict_words(valid: Validity) -> str:
+    """Return whether a night looks like expert scoring."""
+    return sentence(valid.verdict)
+
+
+def looking_like_experts(judged: Sequence[bool | None]) -> str:
+    """Return how many nights look like expert scoring; None is a night that cannot be judged."""
+    alike, unjudged = sum(each is True for each in judged), sum(each is None for each in judged)
+    left_out = f" {count(unjudged, 'night')} cannot be judged." if unjudged else ""
+    return (
+        f"{alike:,} of {count(len(judged), 'night')} look{'s' * (alike == 1)} like expert scoring.{left_out}"
+    )
+
+
+# What to report, and what not
+
+STEERED_BY: Mapping[Steering, tuple[str, str]] = {
+    "fragmentation": ("Do not report (set by the smoothing)", "awakenings, bouts, fragmentation"),
+    "totals": ("Shifted by the profile's stage biases", "TST, SE, WASO, time in each stage"),
+}
+
+
+def steering_words(steered: Iterable[Steering]) -> list[str]:
+    """Return which statistics the profile itself sets."""
+    given = set(steered)
+    return [f"{what}: {names}." for key, (what, names) in STEERED_BY.items() if key in given]
+
+
+def hinge_words(hinge: tuple[int, int] | None) -> str:
+    """Return the advice to look at the doubtful epochs that a number depends on; empty without any."""
+    if hinge is None:
+        return ""
+    return f"{_depends(hinge)}: look at {'it' if hinge[0] == hinge[1] else 'them'}"
+
+
+def _depends(hinge: tuple[int, int]) -> str:
+    first, last = (epoch + 1 for epoch in hinge)
+    return f"depends on epoch {first:,}" if first == last else f"depends on epochs {first:,}–{last:,}"
+
+
+NO_CARD = "accuracy unknown: run stageguard grade on expert-scored nights"
+
+
+def marks_words(card: GradeCard | None) -> str:
+    """Return whose grades the marks of a table are, or how to get a grade card."""
+    if card is None:
+        return NO_CARD
+    of = "" if card.facts.stager is None else f" of {card.facts.stager}"
+    whom = f"{people_words(card.n_people)} and {count(len(card.scorers), 'expert')}"
+    return f"accuracy by the grade card{of} with {whom} (SHA-256 {card.sha256[:12]})"
+
+
+def people_words(number: int) -> str:
+    """Return a number of people."""
+    return f"{number:,} {'person' if number == 1 else 'people'}"
+
+
+def mixed_epochs_words(lengths: Iterable[float]) -> str:
+    """Return the remark on nights whose epochs have several lengths."""
+    shown = " and ".join(f"{length:g} s" for length in sorted(lengths))
+    return f"epochs last {shown}: stage changes are shown per hour, as counts per epoch do not compare"
+
+
+# What to look at
+
+MOST_OUTSIDE, MOST_EARLY = 4, 3  # indicators, and bouts of early REM, that are named
+MUCH_UNSCORED = 0.05  # share of unscored epochs above which a reader is warned; our choice
+
+
+def aside_words(decoding: Decoding, valid: Validity) -> str:
+    """Return how a night that no rule smoothed differs from expert scorings; empty if it does not.
+
+    Most expert nights are outside some band, so the joint score decides, if there is one, and uncommon
+    transitions.
+    """
+    if decoding.strength.step not in ("untouched", "hard"):
+        return ""
+    # uncommon transitions count by themselves: few of them hardly move the joint score
+    if valid.looks_like_experts and valid.indicators["tvr_percent"].place != "above":
+        return ""
+    outside = []
+    for key in valid.outside:
+        quantity, each = quantity_of(key), valid.indicators[key]
+        unit = quantity.unit.split()[0]
+        shown = f"{each.value:.{quantity.decimals}f}{f' {unit}' if unit in ('%', 'min') else ''}"
+        outside.append(f"{quantity.label} {shown} ({each.place})")
+    if not outside:
+        return ""
+    more = f"; and {len(outside) - MOST_OUTSIDE} more" if len(outside) > MOST_OUTSIDE else ""
+    named = "; ".join(outside[:MOST_OUTSIDE])
+    return f"LOOK AT THIS NIGHT: not smoothed, and outside the expert range in {named}{more}."
+
+
+def look_at_words(aside: str, hinges: Mapping[str, tuple[int, int]]) -> str:
+    """Return in a few words why somebody should look at a night; empty if nothing says so."""
+    reasons = ["not smoothed, and outside the range of expert scoring"] * bool(aside)
+    reasons += [f"{quantity_of(key).title} {_depends(hinge)}" for key, hinge in hinges.items()]
+    return "; ".join(reasons)
+
+
+def early_rem_words(decoding: Decoding) -> tuple[str, ...]:
+    """Describe each early REM of the stager that decoding removed: when, how long, and how well supported."""
+    minutes = decoding.epoch_seconds / 60.0
+    words = []
+    for event in early_rem_removed(decoding):
+        since = event.minutes_since_onset
+        when = "before sleep onset" if isnan(since) else f"{since:.3g} min after sleep onset"
+        long = f"{event.n_epochs * minutes:.3g} min long"
+        if event.n_removed < event.n_epochs:
+            long = f"{event.n_removed * minutes:.3g} of {event.n_epochs * minutes:.3g} min"
+        words.append(
+            f"{decoding.profile.scheme.rem} {when} (epoch {event.epoch + 1}), {long}; the stager gave REM "
+            f"{odds(event.bout_evidence_nats / event.n_epochs)}"
+        )
+    return tuple(words)
+
+
+def odds(nats: float) -> str:
+    """Return a difference of log-probabilities as odds, as in ``5 : 1``."""
+    # beyond this the odds are only "more than 99 : 1"
+    ratio = exp(min(abs(nats), 10.0))
+    shown_ratio = "more than 99" if ratio > 99 else f"{ratio:.2g}"
+    return f"{shown_ratio} : 1" if nats >= 0 else f"1 : {shown_ratio}"
+
+
+def warnings_of(decoding: Decoding, valid: Validity, hinges: Mapping[str, tuple[int, int]]) -> Iterator[str]:
+    """Yield what to look at before using a night."""
     if decoding.cohort is not None:
         caution = decoding.profile.caution_for(decoding.cohort)
         if caution is not None:
@@ -158,101 +297,53 @@ def warnings_of(decoding: Decoding, measured: ReportMeasures) -> Iterator[str]:
     if n_unscored > MUCH_UNSCORED * decoding.hypnogram.n_epochs:
         share = 100 * n_unscored / decoding.hypnogram.n_epochs
         yield f"{share:.0f} % of the recording is unscored: times are lower bounds, latencies may be wrong."
-    if aside := aside_words(decoding, measured.after.validity):
+    if aside := aside_words(decoding, valid):
         yield aside
+    for key, hinge in hinges.items():
+        yield f"{quantity_of(key).title} {hinge_words(hinge)}."
     early = early_rem_words(decoding)
     for removed in early[:MOST_EARLY]:
         yield f"Early REM removed: {removed}."
     if len(early) > MOST_EARLY:
         yield f"Early REM was removed in {len(early) - MOST_EARLY} more places: see the rare events."
     if decoding.removed_bouts:
-        words = removed_words(decoding)
-        yield words[0].upper() + words[1:]
+        yield sentence(removed_words(decoding))
 
 
-def band_notes(decoding: Decoding, after: Validity) -> Iterator[str]:
-    """Yield a note if the rule accepts a night whose fragmentation is outside the band."""
-    strength, indicator = decoding.strength, after.indicators["fragmentation_index"]
-    if strength.rule != "band" or indicator.place not in ("below", "above"):
-        return
-    if strength.fi_low <= strength.fi_after <= strength.fi_high:
-        yield (
-            "Why the fragmentation index may stay outside its band: the rule leaves a night alone between "
-            f"{strength.fi_low:.3f} and {strength.fi_high:.3f}, and does no more than it takes to get there; "
-            f"the band, {indicator.low:.3f} to {indicator.high:.3f}, is the range of single expert nights."
-        )
+def shared_warnings(decoding: Decoding) -> Iterator[str]:
+    """Yield why a person should look at a night of a cohort, in words that several nights share."""
+    if decoding.changed_share > decoding.many_changes:
+        limit = f"{100 * decoding.many_changes:.0f} %"
+        yield f"more than {limit} of scored epochs were changed: {many_changes_advice(decoding.profile)}"
+    if decoding.removed_bouts:
+        yield "early REM of 3 min or more was removed: look at the night"
 
 
-def statistics_caption(decoding: Decoding, options: StatisticsOptions, assumed: Sequence[str]) -> str:
-    """Return sentences on the definitions used and on time in bed."""
-    sentences = [
-        "AASM definitions: REM latency counts from sleep onset; unscored is neither sleep nor wake",
-        f"A lasting bout of REM is one of {options.min_first_rem_seconds:g} s or more",
-    ]
-    lights = lights_words(decoding.hypnogram, *options.lights)
-    if lights:
-        sentences.append(lights.capitalize())
-        sentences.append("Agreement and the list of uncommon transitions are of the whole recording")
-    return ". ".join([*sentences, *assumed]) + "."
+def advice(decoding: Decoding) -> tuple[str, ...]:
+    """Return which option the caller could add, and what it would change, if anything."""
+    rule, profile, before = decoding.profile.strength, decoding.profile, decoding.strength
+    if rule is None or not rule.asks_training or decoding.trained is not None:
+        return ()
+    if not before.fi_before < rule.fi_target * decoding.epoch_seconds / profile.epoch_seconds:
+        return ()
+    night = decoding.night.timed(None)
+    lifted = decode_night(replace(night, options=replace(night.options, trained="natural")))
+    n_changed = int(np.count_nonzero(lifted.hypnogram.labels != decoding.hypnogram.labels))
+    if not n_changed:
+        return ()
+    return (
+        "If the stager was trained on natural class frequencies, trained='natural' would change "
+        f"{count(n_changed, 'epoch')}; fragmentation {before.fi_after:.3f} → {lifted.strength.fi_after:.3f}.",
+    )
 
 
-def measured_part(decoding: Decoding, options: StatisticsOptions) -> str:
-    """Return which part of the recording the indicators are of."""
-    part = "sleep period" if decoding.profile.measures_sleep_period else "recording"
-    if options.lights != (None, None):
-        return f"{part} between lights"
-    return part if decoding.profile.measures_sleep_period else "whole recording"
+# Changes and rare events
 
-
-def facts(decoding: Decoding) -> Iterator[str]:
-    """Yield facts about the recording."""
-    hypnogram = decoding.hypnogram
-    if hypnogram.start is not None:
-        yield f"starts {hypnogram.start:%Y-%m-%d %H:%M:%S}"
-    yield duration(hypnogram.n_epochs * hypnogram.epoch_seconds)
-    yield f"{count(hypnogram.n_epochs, 'epoch')} of {hypnogram.epoch_seconds:g} s"
-    yield f"stages {' '.join(hypnogram.scheme.names)}"
-    yield f"profile {decoding.profile.name}"
-    if decoding.cohort:
-        yield f"cohort {decoding.cohort}"
-
-
-def tiles(decoding: Decoding, measured: ReportMeasures) -> Iterator[tuple[str, str, str]]:
-    """Yield name, value and detail of the four most important numbers.
-
-    These are changed epochs, transitions per hour, total sleep time, and agreement or else WASO.
-    """
-    n_scored, n_changed = decoding.n_scored, decoding.n_changed
-    yield "Epochs changed", f"{100 * decoding.changed_share:.1f} %", f"{n_changed:,} of {n_scored:,}"
-    key = "transitions_per_hour"
-    was, now = (column.validity.indicators[key] for column in (measured.before, measured.after))
-    band = f"experts {number_text(now.low, 1)} to {number_text(now.high, 1)}"
-    detail = "no expert band" if math.isnan(now.low) else band
-    yield quantity_of(key).title, _change(was.value, now.value), detail
-    before, after = measured.before.statistics, measured.after.statistics
-    slept = ABSENT if math.isnan(after.tst_minutes) else duration(60 * after.tst_minutes)
-    changed = f"{difference(after.tst_minutes, before.tst_minutes, 1)} min by decoding"
-    same = after.tst_minutes == before.tst_minutes
-    yield quantity_of("tst_minutes").title, slept, "unchanged by decoding" if same else changed
-    if measured.agreement is not None and measured.expert is not None:
-        name = f"Agreement with the {measured.expert.name}"
-        kappa_before, kappa = (agreement.kappa for agreement in measured.agreement)
-        yield name, f"κ {_change(kappa_before, kappa, 2)}", "1 is perfect, 0 is chance"
-    else:
-        waso = quantity_of("waso_minutes").title
-        yield waso, _change(before.waso_minutes, after.waso_minutes), "minutes"
-
-
-def _change(before: float, after: float, decimals: int = 1) -> str:
-    return f"{number_text(before, decimals)} → {number_text(after, decimals)}"
-
-
-MOST_CHANGES = 4_000  # listed on a page; of more, those with the largest margin
 MOST_KINDS = 4  # kinds of changes named in a group's line
 BY = {
     "pin": "by the stages that were given",
     "calibration": "by the profile's calibration",
-    "prior": "by lifting minority stages",
+    "prior": "by weighting up minority stages",
     "quality": "by signal quality",
     "minimum bout": "by a minimum bout",
     "flip-flop": "by the penalty on quick returns",
@@ -261,58 +352,39 @@ BY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeGroup:
-    """Changes decided by one rule: its name, their number, a summary, and the changes that are listed."""
-
-    by: str
-    n_changes: int
-    detail: str
-    rows: tuple[Change, ...]
-
-
-def change_groups(
-    changes: Sequence[Change], scheme: StageScheme, epoch_seconds: float
-) -> tuple[ChangeGroup, ...]:
-    """Return the changes by rule, the most frequent first, each group in order of time."""
-    listed = sorted(changes, key=lambda change: -change.margin_nats)[:MOST_CHANGES]
-    is_listed = set(map(id, listed))
-    groups: dict[str, list[Change]] = {}
-    for change in changes:
-        groups.setdefault(_rule_words(change, scheme), []).append(change)
-    return tuple(
-        ChangeGroup(
-            by,
-            len(group),
-            _detail(group, epoch_seconds),
-            tuple(change for change in group if id(change) in is_listed),
-        )
-        for by, group in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
-    )
-
-
-def _rule_words(change: Change, scheme: StageScheme) -> str:
+def rule_words(change: Change, scheme: StageScheme) -> str:
+    """Return the rule that decided a change."""
     if change.rule != "clock":
         return BY[change.rule]
     stage = change.before[0]
     return f"by the clock's {'REM' if stage == scheme.rem else stage} rule"
 
 
-def _detail(group: Sequence[Change], epoch_seconds: float) -> str:
-    """Return the number of epochs, their duration, and the most frequent changes of stage."""
-    n_epochs = sum(change.n_epochs for change in group)
-    kinds = Counter((a, b) for change in group for a, b in zip(change.before, change.after, strict=True))
+def kinds_words(changes: Sequence[Change], epoch_seconds: float) -> str:
+    """Return the number of changed epochs, their duration, and the most frequent changes of stage."""
+    n_epochs = sum(change.n_epochs for change in changes)
+    kinds = Counter((a, b) for change in changes for a, b in zip(change.before, change.after, strict=True))
     named = [f"{a}→{b} {n:,}" for (a, b), n in kinds.most_common(MOST_KINDS)]
     rest = kinds.total() - sum(n for _, n in kinds.most_common(MOST_KINDS))
     others = [f"others {rest:,}"] if rest else []
     return f"{count(n_epochs, 'epoch')}, {duration(n_epochs * epoch_seconds)}: {', '.join(named + others)}"
 
 
-def changes_intro(changes: Sequence[Change], n_ties: int) -> str:
-    """Return one sentence on how much was changed."""
-    if not changes and n_ties:
-        return f"No choice of the stager was changed; {ties_words(n_ties)}."
-    if not changes:
-        return "Nothing was changed: the output is the stager's own choice."
-    n_epochs = sum(change.n_epochs for change in changes)
-    return f"{count(n_epochs, 'epoch')} in {count(len(changes), 'place')}, by the rule that decided:"
+def watched_words(decoding: Decoding, events: Sequence[RareEvent]) -> str:
+    """Return which rare events were looked for, and how many were kept, lost and made."""
+    scheme = decoding.profile.scheme
+    watched = [f"{a}→{b}" for a, b in decoding.profile.tvr_pairs]
+    if scheme.wake is not None and scheme.rem is not None:
+        early = [f"{scheme.wake}→{scheme.rem}", f"{scheme.rem} soon after sleep onset"]
+        watched = list(dict.fromkeys([*watched, *early]))
+    if not watched:
+        return "These stages have no rare events."
+    n = Counter(event.fate for event in events)
+    partly = f"{n['partly removed']:,} partly removed, " if n["partly removed"] else ""
+    fates = f"{n['kept']:,} kept, {partly}{n['lost']:,} lost, {n['new']:,} new" if events else "none found"
+    return f"Watched: {', '.join(watched)}. {fates[:1].upper()}{fates[1:]}."
+
+
+def kappa_words(before: float, after: float, name: str) -> str:
+    """Return the agreement with an expert before and after."""
+    return f"Agreement with the {name}: κ {number_text(before, 3)} → {number_text(after, 3)}."

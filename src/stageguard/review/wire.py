@@ -21,8 +21,7 @@ from stageguard.night.colours import stage_shade, top_down
 from stageguard.night.quantities import NIGHT, indicators_of, quantity_of
 from stageguard.night.stages import StageScheme, canonical_name
 from stageguard.night.timing import lights_window
-from stageguard.report.guard_words import reason
-from stageguard.report.summary import early_rem_words
+from stageguard.report.words import done_words, early_rem_words
 from stageguard.review.dispute import Dispute
 from stageguard.review.events import KINDS
 from stageguard.review.night import GuardResult, NightUnderReview, Revision, pinned_labels
@@ -196,7 +195,7 @@ def _can_choose(night: NightUnderReview, state: ReviewState) -> bool:
 
 
 def _why(result: GuardResult) -> str:
-    return "" if result.decoding is None else reason(result.decoding.strength)
+    return "" if result.decoding is None else done_words(result.decoding)
 
 
 def queue_part(review: Review, at: Revision) -> dict[str, Any]:

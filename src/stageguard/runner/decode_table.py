@@ -74,8 +74,8 @@ from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import explain
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.profile.profile import Profile
-from stageguard.report.guard_words import shared_warnings
 from stageguard.report.summary import measures_of
+from stageguard.report.words import shared_warnings
 from stageguard.runner.decode_one import DecodeOptions, Recipe, is_as_described, reading_with
 from stageguard.runner.executors import broken_executors_named
 from stageguard.runner.manifest import (

@@ -21,8 +21,8 @@ from stageguard.errors import StageGuardError, error_message
 from stageguard.files import make_folder, open_text, read_cell, read_text, write_cell, write_text_atomic
 from stageguard.formats.outputs import change_row, output_paths
 from stageguard.measures.cohort import DecodedFacts
-from stageguard.report.guard_words import reason
 from stageguard.report.summary import DecodingSummary, JointScores, RecordingFacts, RowMeasures
+from stageguard.report.words import done_words
 from stageguard.runner.run import Outcome
 from stageguard.version import __version__
 
@@ -221,7 +221,7 @@ class DecodedFile(DecodedNight):
             tuple(notes if summary else dict.fromkeys((*notes, *decoding.assumed))),
             facts=RecordingFacts.of(decoding.hypnogram, decoding.profile),
             n_filled=int(np.count_nonzero(decoding.filled)),
-            strength=reason(decoding.strength),
+            strength=done_words(decoding),
             outputs={kind: path for kind, path in outputs.items() if path is not None},
             decoded=DecodedFacts.of(decoding),
             summary=summary,

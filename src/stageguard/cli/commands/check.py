@@ -38,7 +38,8 @@ from stageguard.errors import InputError
 from stageguard.measures.bouts import period_for
 from stageguard.measures.statistics import lights_words
 from stageguard.measures.validity import Indicator, Validity, validity_of
-from stageguard.report.summary import RecordingFacts, looking_like_experts, shown
+from stageguard.report.summary import RecordingFacts, shown
+from stageguard.report.words import looking_like_experts
 from stageguard.runner.inputs import Input, lights_of
 from stageguard.runner.run import Outcome
 

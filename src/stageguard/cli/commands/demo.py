@@ -73,7 +73,7 @@ def demo(output: Path, overwrite: bool, as_json: bool) -> None:
         return
     out = Console()
     out.print("A synthetic night: a made-up sleeper, and a stager that looks at each epoch alone.")
-    print_night(outcome, out, [("Agreement with the true stages (%)", f"{before:.1f}", f"{after:.1f}", "")])
+    print_night(outcome, out, [("True stages (%)", f"{before:.1f}", f"{after:.1f}", "", "")])
     if again:
         out.print(f"{output} held an earlier demo; its files were written again.", style="dim")
     outputs = outcome.result.outputs
@@ -92,7 +92,7 @@ def write_demo(
     options = DecodeOptions()
     with collect_warnings() as warned:
         decoding, notes = decode_file(csv_path, Profile.load(PROFILE), options)
-    summary = summary_of(decoding)
+    summary = summary_of(decoding, with_intervals=True)
     written = write_decoding(
         decoding,
         folder / "synthetic-night",

@@ -42,7 +42,8 @@ from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
 from stageguard.report.cohort import About, CohortRow, Failure, cohort_page, cohort_row
 from stageguard.report.night import night_report
-from stageguard.report.summary import DecodingSummary, looking_like_experts, summary_of
+from stageguard.report.summary import DecodingSummary, summary_of
+from stageguard.report.words import looking_like_experts
 from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.inputs import (
     MAGIC,
@@ -245,7 +246,8 @@ def _night_page(
         notes=notes,
         grade=card,
     )
-    return page, summary_of(decoding, StatisticsOptions(lights_off=measured.off, lights_on=measured.on))
+    lights = StatisticsOptions(lights_off=measured.off, lights_on=measured.on)
+    return page, summary_of(decoding, lights, with_intervals=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,8 +63,7 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.period import find_sleeps
 from stageguard.night.quantities import NIGHT, steered_words
 from stageguard.night.timing import Moment, lights_window, part_of
-from stageguard.report.marks import marks_words
-from stageguard.report.summary import mixed_epochs_words
+from stageguard.report.words import marks_words, mixed_epochs_words
 from stageguard.runner.inputs import Input, named_once
 from stageguard.runner.run import Outcome, succeeded
 

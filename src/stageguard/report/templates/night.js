@@ -120,7 +120,7 @@ const redraw = () => {
   let top = 4;
   for (const panel of zoom.panels) {
     top = drawPanel(panel, top);
-    if (panel.name === "Before") top = drawLane("changed", zoom.changed, top - 4) + 4;
+    if (panel.name === "Stager") top = drawLane("changed", zoom.changed, top - 4) + 4;
   }
   if (zoom.marks.length) top = drawMarks(top - 4);
   for (const lane of zoom.events) top = drawLane(lane.name, lane.spans, top);
@@ -232,6 +232,14 @@ byId("figures").hidden = false;
 byId("save-svg").addEventListener("click", () =>
   download(new Blob([standalone(overview).text], { type: "image/svg+xml" }), "svg"));
 byId("save-png").addEventListener("click", () => savePng(standalone(overview)));
+
+// a link to a folded part unfolds it
+const unfold = (hash) => {
+  const part = hash.length > 1 && byId(hash.slice(1));
+  if (part && part.tagName === "DETAILS") part.open = true;
+};
+document.querySelectorAll("nav a").forEach((link) => link.addEventListener("click", () => unfold(link.hash)));
+unfold(location.hash);
 
 // a box that scrolls can be reached by keys
 const reach = new ResizeObserver((entries) => {
