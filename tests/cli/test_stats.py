@@ -161,8 +161,8 @@ def test_what_a_rule_steered_is_marked_in_every_table(run, cohort, tmp_path):
     assert "TST (min) †" not in ran.out
     assert mentions(ran.out, "set by the smoothing", "do not report")
     book = json.loads((tmp_path / "cohort.json").read_text())
-    assert mentions(book["bouts_N2_after"]["Description"], "steered on", 2)
-    assert "steered" not in book["bouts_N2_before"]["Description"] + book["tst_minutes_after"]["Description"]
+    assert mentions(book["bouts_N2_after"]["Description"], "set by the smoothing on", 2)
+    assert "set by" not in book["bouts_N2_before"]["Description"] + book["tst_minutes_after"]["Description"]
     header, *rows = [line.split("\t") for line in (tmp_path / "cohort-groups.tsv").read_text().splitlines()]
     told = {(row[0], row[2]): row[header.index("steered")] for row in rows}
     assert told["awakenings", "guard"] == "yes"
@@ -325,7 +325,7 @@ def test_hypnograms_from_elsewhere_are_no_guards(run, cohort):
     files = sorted((cohort / "experts").iterdir())
     ran = run("stats", *files, "--by", cohort / "groups.tsv", "--json").json
     assert {row["scoring"] for row in ran["groups"]} == {"scored"}
-    assert "guard" not in run("stats", *files, "--by", cohort / "groups.tsv").out
+    assert "guarded" not in run("stats", *files, "--by", cohort / "groups.tsv").out
 
 
 def test_the_table_of_groups_may_name_experts_and_subjects(run, cohort):
