@@ -119,7 +119,9 @@ def print_summary(
     if summary.aside:
         out.print(summary.aside, style="bold red")
     measured = {row.key: row for row in summary.indicators}
-    cells = [measured[key].cells(is_early_odd=summary.is_early_rem_odd) for key in HEADLINES if key in measured]
+    cells = [
+        measured[key].cells(is_early_odd=summary.is_early_rem_odd) for key in HEADLINES if key in measured
+    ]
     rows = [(*row[:4], (row[4], "bold")) for row in cells]
     out.table(("", ">stager", ">guarded", f">{summary.interval_title}", ""), [*rows, *more])
     for line in (*steering_words(summary.steered), *summary.remarks):
