@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import signal
@@ -20,10 +19,7 @@ from messages import mentions
 from nights import decode as decode_quietly
 from stageguard.cli.outcomes import MOST_ROWS
 from stageguard.night.period import period_of
-from stageguard.report.summary import summary_of
-from stageguard.runner.manifest import DecodedFile, Manifest, ManifestRow
-from stageguard.runner.processes import CHUNKS_AHEAD, MOST_IN_CHUNK, run_all
-from stageguard.runner.run import Outcome
+from stageguard.runner.pool import CHUNKS_AHEAD, MOST_IN_CHUNK, run_all
 
 PROFILE = "human-psg-5"
 HEADER = (
@@ -80,128 +76,70 @@ def test_a_second_call_skips_what_was_decoded(decode, nights, tmp_path, jobs):
     assert "n10.hypnogram.tsv" in after
 
 
-def test_overwrite_decodes_everything_again(decode, tmp_path):
-    decode()
-    before = times(tmp_path / "out")
-    assert "3 nights: 3 decoded." in decode("--overwrite").out
-    assert all(moment > before[name] for name, moment in times(tmp_path / "out").items())
-
-
-def test_a_changed_input_is_said_and_not_taken_for_done(decode, nights, tmp_path):
-    decode()
-    before = times(tmp_path / "out")
-    write_night(nights / "n2.csv", hours=1, seed=7)
-    ran = decode("--json")
-    assert ran.code == 3
-    assert [report["ok"] for report in ran.lines] == [True, False, True]
-    (line,) = errors(ran)
-    assert mentions(line, "n2.csv", "overwrite")
-    assert times(tmp_path / "out") == before
-    assert decode("--overwrite").code == 0
-    assert decode().code == 0
+def another_profile(nights):
+    path = nights.parent / "own.toml"
+    sg.Profile.load(PROFILE).replace(transition_weight=0.3, strength=None).save(path)
+    return ("-p", path)
 
 
 @pytest.mark.parametrize(
-    ("options", "expected"),
+    ("change", "expected"),
     [
-        (("--trained", "natural"), ("options", "trained")),
-        (("--epoch-seconds", "20"), ("decoded", "options", "epoch_seconds")),
+        (lambda nights: ("--trained", "natural"), ("other options", "trained")),
+        (lambda nights: ("--epoch-seconds", "20"), ("other options", "epoch_seconds")),
+        (another_profile, ("another version of the profile",)),
+        (lambda nights: [write_night(path, hours=1, seed=9) for path in nights.iterdir()] and (), ("changed",)),
     ],
 )
-def test_other_options_are_not_done_before(decode, options, expected):
+def test_what_another_call_wrote_is_said_and_kept_unless_overwritten(decode, nights, tmp_path, change, expected):
     decode()
-    ran = decode(*options, "--json")
-    assert len(errors(ran)) == 3
-    assert all(mentions(line, *expected) for line in errors(ran))
+    before = times(tmp_path / "out")
+    more = change(nights)
+    found = errors(decode(*more, "--json"))
+    assert len(found) == 3 and all(mentions(line, "overwrite", *expected) for line in found)
+    assert times(tmp_path / "out") == before
+    assert decode(*more, "--overwrite").code == 0
+    assert all(moment > before[name] for name, moment in times(tmp_path / "out").items())
+    assert "3 done before" in decode(*more).out
 
 
-def test_the_same_options_are_done_before_pictures_included(decode):
-    options = ("--trained", "natural", "--svg", "--explain", "--stages", "W,N1,N2,N3,R")
-    assert decode(*options).code == 0
-    assert "3 done before, 0 decoded" in decode(*options).out
-
-
-def test_another_profile_of_the_same_name_is_not_done_before(run, nights, tmp_path):
-    place = tmp_path / "own.toml"
-    sg.Profile.load(PROFILE).replace(name="own").save(place)
-    assert run("decode", nights / "n1.csv", "-p", place).code == 0
-    sg.Profile.load(PROFILE).replace(name="own", transition_weight=0.3, strength=None).save(
-        place, overwrite=True
-    )
-    ran = run("decode", nights / "n1.csv", "-p", place)
-    assert ran.code == 1
-    assert mentions(ran.err, "decoded", "with another version")
-
-
-def test_another_version_is_not_done_before(decode, tmp_path, monkeypatch):
+def test_another_version_is_not_done_before(decode, monkeypatch):
     decode()
     monkeypatch.setattr("stageguard.runner.decode_files.__version__", "99.0")
-    found = errors(decode("--json"))
-    assert len(found) == 3
-    assert all(mentions(line, sg.__version__, "99.0") for line in found)
+    assert all(mentions(line, sg.__version__, "99.0") for line in errors(decode("--json")))
 
 
-def test_signal_quality_of_other_values_is_not_done_before(run, nights, tmp_path):
-    quality = tmp_path / "quality.csv"
-    quality.write_text("quality\n" + "0.1\n" * 120)
-    arguments = ("decode", nights / "n1.csv", "-p", PROFILE, "--quality", quality)
-    assert run(*arguments).code == 0
-    ran = run(*arguments)
-    assert (ran.code, ran.err) == (0, "")
-    assert "was decoded before" in ran.out
-    quality.write_text("quality\n" + "0.2\n" * 120)
-    assert mentions(run(*arguments).err, "quality_sha256")
-
-
-@pytest.mark.parametrize("leave", ["n2.hypnogram.tsv", "n2.hypnogram.json"])
-@pytest.mark.parametrize("how", ["gone", "empty"])
-def test_half_an_output_is_completed(decode, tmp_path, leave, how):
-    decode()
+@pytest.mark.parametrize("name", ["n2.hypnogram.tsv", "n2.hypnogram.json", "n2.hypnogram.svg", "n2.changes.tsv"])
+@pytest.mark.parametrize("how", ["gone", "empty", "cut"])
+def test_half_an_output_is_completed_unless_its_table_says_otherwise(decode, tmp_path, name, how):
+    options = ("--svg", "--explain")
+    decode(*options)
+    assert "3 done before" in decode(*options).out
     out = tmp_path / "out"
     whole = {path.name: path.read_bytes() for path in out.glob("n2.*")}
+    (out / name).write_bytes(whole[name][:-40] if how == "cut" else b"")
     if how == "gone":
-        (out / leave).unlink()
-    else:
-        (out / leave).write_bytes(b"")
-    ran = decode()
+        (out / name).unlink()
+    ran = decode(*options)
+    if how == "cut" and name.endswith("gram.tsv"):
+        assert ran.code == 3 and (out / name).read_bytes() == whole[name][:-40]
+        return
     assert ran.code == 0, ran.err
     assert "3 nights: 2 done before, 1 decoded." in ran.out
     assert {path.name: path.read_bytes() for path in out.glob("n2.*")} == whole
 
 
-def test_a_cut_off_sidecar_is_completed_and_a_strange_one_is_not(decode, tmp_path):
+@pytest.mark.parametrize("record", [None, b"", b'{"stageguard": {"la', b'{"mine": 1}'])
+def test_a_table_or_record_that_this_run_does_not_give_is_kept(decode, tmp_path, record):
     decode()
-    sidecar = tmp_path / "out" / "n2.hypnogram.json"
-    text = sidecar.read_text()
-    sidecar.write_text(text[: len(text) // 2])
-    assert "2 done before, 1 decoded" in decode().out
-    assert sidecar.read_text() == text
-    sidecar.write_text('{"mine": 1}')
-    (line,) = errors(decode("--json"))
-    assert "it has no 'stageguard' entry" in line
-    assert sidecar.read_text() == '{"mine": 1}'
-
-
-def test_a_table_without_its_record_that_says_otherwise_is_kept(decode, tmp_path):
-    decode()
-    table = tmp_path / "out" / "n2.hypnogram.tsv"
-    (tmp_path / "out" / "n2.hypnogram.json").unlink()
-    lines = table.read_text().splitlines()
-    cells = lines[1].split("\t")
-    other = ("W", "0") if cells[2] != "W" else ("N2", "2")
-    lines[1] = "\t".join([*cells[:2], *other, *cells[4:]])
-    table.write_text("\n".join(lines) + "\n")
-    (line,) = errors(decode("--json"))
-    assert "exists already" in line
-    assert table.read_text().splitlines() == lines
-
-
-def test_an_edited_output_is_not_done_before(decode, tmp_path):
-    decode()
-    table = tmp_path / "out" / "n2.hypnogram.tsv"
-    table.write_bytes(table.read_bytes()[:-40])
-    (line,) = errors(decode("--json"))
-    assert mentions(line, "n2.hypnogram.tsv", "exists already")
+    table, sidecar = (tmp_path / "out" / f"n2.hypnogram.{suffix}" for suffix in ("tsv", "json"))
+    table.write_text(table.read_text() + "a remark\n")
+    sidecar.unlink() if record is None else sidecar.write_bytes(record)
+    kept = table.read_bytes()
+    ran = decode("--json")
+    assert ran.code == 3 and len(errors(ran)) == 1
+    assert table.read_bytes() == kept
+    assert (sidecar.read_bytes() if sidecar.exists() else None) == record
 
 
 def test_failures_are_rows_of_a_table_until_there_are_none(decode, nights, tmp_path):
@@ -294,15 +232,6 @@ def test_the_same_failure_of_many_files_is_one_row(decode, nights):
     assert re.search(r"n30\.csv and 29 more +is empty", ran.err)
 
 
-def test_many_nights_of_another_stager_are_said_once(run, nights, tmp_path):
-    for seed in range(MOST_ROWS):
-        os.link(nights / "n1.csv", nights / f"m{seed}.csv")
-    profile = sg.Profile.load(PROFILE).replace(name="of-a", stager="A 1.0")
-    profile.save(tmp_path / "of-a.toml")
-    ran = run("decode", nights, "-p", tmp_path / "of-a.toml", "--stager", "B", "-o", tmp_path / "out")
-    assert re.search(rf"A 1\.0[^(]*\({MOST_ROWS + 3} nights\)", ran.out), (ran.out, ran.err)
-
-
 def test_many_nights_are_summarised(decode, nights):
     for seed in range(MOST_ROWS):
         os.link(nights / "n1.csv", nights / f"m{seed}.csv")
@@ -347,30 +276,6 @@ def test_an_interrupted_run_goes_on(run, nights, tmp_path, jobs, kind):
     assert len(rows(out / "cohort.tsv")) == 304
 
 
-def outcome_of(i):
-    decoding = sg.decode(sg.simulate_night(PROFILE, hours=1, seed=0).density, PROFILE)
-    summary = summary_of(decoding)
-    row = ManifestRow.of(f"n{i}", f"n{i}.csv", decoding, summary.measures)._replace(fi_after=float("nan"))
-    night = DecodedFile.fresh(row, decoding, {}, ("same",), summary=summary)
-    return Outcome(row.file, row.id, night)
-
-
-def test_no_more_than_a_row_is_kept_of_most_nights(tmp_path):
-    manifest = Manifest()
-    first = outcome_of(0)
-    for i in range(5_000):
-        night = dataclasses.replace(first.value, row=first.value.row._replace(id=f"n{i}"))
-        manifest.add(dataclasses.replace(first, file=f"n{i}.csv", id=f"n{i}", value=night))
-    assert len(manifest.first) <= MOST_ROWS + 1
-    assert len(manifest.nights) == 5_000
-    assert all(isinstance(cell, str | int | float) for row in manifest.nights for cell in row[:-1])
-    assert manifest.notes == {"same": 5_000}
-    manifest.write_tables(tmp_path)
-    table = rows(tmp_path / "cohort.tsv")
-    assert len(table) == 5_001
-    assert dict(zip(table[0], table[1], strict=True))["fi_after"] == "n/a"
-
-
 def mark(place: Path) -> str:
     place.touch()
     return place.name
@@ -391,14 +296,6 @@ def test_workers_do_not_run_far_ahead_of_what_is_taken(tmp_path):
         seen = now
     assert 0 < seen <= most
     assert [*results] == [str(i) for i in range(1, n_items)]
-
-
-def test_json_of_many_is_a_line_each(decode, nights):
-    (nights / "n4.csv").write_bytes(b"")
-    found = decode("--json").lines
-    assert [report["id"] for report in found] == ["n1", "n2", "n3", "n4"]
-    assert [report["ok"] for report in found] == [True, True, True, False]
-    assert "table" not in found[0]
 
 
 SCRIPT = """import sys
@@ -427,17 +324,3 @@ def test_modules_of_the_working_folder_are_not_imported(nights, tmp_path, jobs):
     assert len([*(tmp_path / "out").glob("*.hypnogram.tsv")]) == 3
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(os.name != "posix", reason="closes streams with a POSIX shell")
-@pytest.mark.parametrize("jobs", ["1", "2"])
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
-def test_streams_may_be_closed(nights, tmp_path, closed, jobs):
-    command = [sys.executable, "-m", "stageguard.cli", "decode", str(nights), "-p", PROFILE]
-    ran = subprocess.run(
-        ["sh", "-c", f'exec "$@" {closed}', "sh", *command, "-o", str(tmp_path / "out"), "--jobs", jobs],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-    )
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert len([*(tmp_path / "out").glob("*.hypnogram.tsv")]) == 3

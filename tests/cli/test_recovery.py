@@ -18,7 +18,7 @@ from messages import mentions, naming
 from stageguard.cli import render
 from stageguard.errors import OutputError
 from stageguard.runner import decode_files, manifest
-from stageguard.runner.processes import run_all
+from stageguard.runner.pool import run_all
 from stageguard.runner.stopping import Stopped, stoppable
 
 PROFILE = "human-psg-5"
@@ -90,41 +90,6 @@ def test_a_night_that_another_run_writes_in_the_meantime_is_done(run, nights, tm
     assert report["done_before"] is True
 
 
-@pytest.mark.parametrize("how", ["gone", "cut", "empty"])
-@pytest.mark.parametrize("name", ["n1.hypnogram.svg", "n1.changes.tsv"])
-def test_a_picture_that_is_not_whole_is_made_again(decode, tmp_path, how, name):
-    decode("--svg", "--explain")
-    place = tmp_path / "out" / name
-    whole = place.read_bytes()
-    if how == "gone":
-        place.unlink()
-    else:
-        place.write_bytes(whole[: len(whole) // 2] if how == "cut" else b"")
-    ran = decode("--svg", "--explain")
-    assert ran.code == 0, ran.err
-    assert "1 done before, 1 decoded" in ran.out
-    assert place.read_bytes() == whole
-    assert "2 done before, 0 decoded" in decode("--svg", "--explain").out
-
-
-def test_what_a_kill_between_moves_leaves_is_completed(decode, tmp_path):
-    options = ("--svg", "--explain")
-    decode(*options)
-    out = tmp_path / "out"
-    whole = {path.name: path.read_bytes() for path in out.glob("n1.*")}
-    for names in (["n1.hypnogram.json"], ["n1.hypnogram.tsv"], ["n1.changes.tsv"]):
-        for name in names:  # the moves that did not happen, each with those after it
-            (out / name).unlink(missing_ok=True)
-        (out / "n1.hypnogram.json").unlink(missing_ok=True)
-        ran = decode(*options)
-        assert ran.code == 0, ran.err
-        assert {path.name: path.read_bytes() for path in out.glob("n1.*")} == whole
-    (out / "n1.hypnogram.tsv").unlink()
-    (out / "n1.hypnogram.json").unlink()
-    assert decode(*options).code == 0
-    assert {path.name: path.read_bytes() for path in out.glob("n1.*")} == whole
-
-
 def test_a_picture_can_be_asked_for_later_but_replaces_nobody_elses(decode, tmp_path):
     decode()
     mine = tmp_path / "out" / "n2.hypnogram.svg"
@@ -193,16 +158,6 @@ def test_a_line_of_json_is_whole_when_a_signal_comes_between_its_parts(capsys, m
     assert json.loads(capsys.readouterr().out) == {"n": 1}
 
 
-def test_json_takes_file_names_that_are_not_utf_8(run, nights):
-    name = os.fsdecode(b"n\xff3.csv")
-    try:
-        (nights / "n1.csv").rename(nights / name)
-    except OSError:
-        pytest.skip("this file system has UTF-8 names only")
-    ran = run("check", nights, "-p", PROFILE, "--json")
-    assert {Path(report["file"]).name for report in ran.json} == {name, "n2.csv"}
-
-
 def write_late(path: Path) -> str:
     try:
         time.sleep(0.3)
@@ -235,24 +190,6 @@ def test_workers_that_cannot_start_are_one_line(nights, tmp_path):
     assert mentions(said, "processes to work")
     assert mentions(said, "--jobs", 1)
     assert "want of memory" not in ran.stdout + ran.stderr
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
-def test_workers_that_are_ended_while_they_run_the_script_again_say_nothing(nights, tmp_path):
-    arguments = ["decode", str(nights), "-p", PROFILE, "-o", str(tmp_path / "out"), "--jobs", "2"]
-    script = tmp_path / "unguarded.py"
-    script.write_text(  # the pool ends all other workers once one has failed
-        "import signal\n"
-        "from stageguard import cli\n"
-        "if __name__ == '__mp_main__':\n"
-        "    cli._run = lambda words: signal.raise_signal(signal.SIGTERM)\n"
-        f"cli.main({arguments!r})\n"
-    )
-    ran = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path
-    )
-    (said,) = ran.stderr.splitlines()
-    assert mentions(said, "processes to work")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a folder in use cannot be deleted")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from cli_runner import Runner, error_line
 from messages import mentions
 from nights import decode as decode_quietly
 from stageguard.errors import OutputError, OutputExistsError
-from stageguard.formats import cohort_dataset
+from stageguard.formats import cohort as tables
 from stageguard.runner import decode_table as runs
 
 pa = pytest.importorskip("pyarrow")
@@ -33,8 +33,8 @@ def run(capsys):
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(cohort_dataset, "LEAST_CHUNK_BYTES", 2500)
-    monkeypatch.setattr(cohort_dataset, "MOST_CHUNK_BYTES", 2500)
+    monkeypatch.setattr(tables, "BLOCK_ROWS", 40)
+    monkeypatch.setattr(tables, "CHUNK_ROWS", 50)
 
 
 def write_dataset(folder: Path, sites="AB", n_nights: int = 4) -> dict[str, np.ndarray]:
@@ -129,15 +129,6 @@ def test_a_cluster_writes_what_one_process_does(tmp_path, small_chunks):
         sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "there" / "out", scheduler=client)
     sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "here" / "out")
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
-
-
-def test_rows_are_read_by_workers_and_never_by_the_caller(tmp_path, small_chunks, monkeypatch):
-    write_dataset(tmp_path / "data")
-    context = multiprocessing.get_context("spawn")  # so that workers open files as they do elsewhere
-    with ProcessPoolExecutor(1, context) as executor:
-        monkeypatch.setattr(cohort_dataset, "open_parquet", None)
-        result = sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "out", scheduler=executor)
-    assert result.n_decoded == 8
 
 
 def test_an_id_in_two_places_is_one_line_that_names_both(run, tmp_path, small_chunks):
@@ -284,46 +275,29 @@ def test_nights_beside_a_dataset_are_not_left_out_in_silence(run, tmp_path):
     assert run("decode", tmp_path / "data", "-p", PROFILE, "-o", tmp_path / "out").code == 0
 
 
-def test_a_stopped_run_goes_on_and_ends_equal(tmp_path, small_chunks, monkeypatch):
+@pytest.mark.parametrize("where", ["in the middle", "when all is in place"])
+def test_a_killed_run_goes_on_and_ends_equal(tmp_path, small_chunks, monkeypatch, where):
     write_dataset(tmp_path / "data")
     sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "whole" / "out")
-    decode_block, n_blocks = runs.decode_block, 0
+    put, decode, nights = runs.TableSource._put, runs.decode, count()
 
-    def stop_later(*arguments):
-        nonlocal n_blocks
-        n_blocks += 1
-        if n_blocks == 4:
-            raise KeyboardInterrupt
-        return decode_block(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(runs, "decode_block", stop_later)
-        with pytest.raises(KeyboardInterrupt):
-            sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "cut" / "out")
-    assert not (tmp_path / "cut" / "out").exists()
-    parts = tmp_path / "cut" / ".out.parts"
-    damaged = next((parts / "dataset").rglob("*.parquet"))
-    damaged.write_bytes(damaged.read_bytes()[:-1])
-    result = sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "cut" / "out")
-    assert result.n_before > 0 and result.n_decoded + result.n_before == 8
-    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
-
-
-def test_a_run_that_is_killed_while_the_dataset_is_moved_goes_on(tmp_path, monkeypatch):
-    write_dataset(tmp_path / "data")
-    sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "whole" / "out")
-    put = runs.TableSource._put_dataset
-
-    def killed(source):
-        put(source)
+    def killed(*arguments, **options):
+        if where == "in the middle":
+            if next(nights) == 4:
+                raise KeyboardInterrupt
+            return decode(*arguments, **options)
+        put(*arguments)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(runs.TableSource, "_put_dataset", killed)
+        is_early = where == "in the middle"
+        patch.setattr(*((runs, "decode") if is_early else (runs.TableSource, "_put")), killed)
         with pytest.raises(KeyboardInterrupt):
             sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "cut" / "out")
+    assert (tmp_path / "cut" / "out").exists() != is_early
     assert not (tmp_path / "cut" / "out.json").exists()
-    sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "cut" / "out")
+    result = sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "cut" / "out")
+    assert (result.n_before, result.n_decoded) == ((4, 4) if is_early else (8, 0))
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
 
 

@@ -19,9 +19,9 @@ from cli_runner import Runner, write_night
 from feature_nights import cohort, feature_table, options, write_csv
 from messages import naming
 from stageguard.errors import InputError
-from stageguard.runner import executors
-from stageguard.runner.executors import Cluster, ClusterError, executor_for
-from stageguard.runner.processes import CHUNKS_AHEAD, run_all
+from stageguard.runner import pool
+from stageguard.runner.pool import Cluster, ClusterError, executor_for
+from stageguard.runner.pool import CHUNKS_AHEAD, run_all
 from stageguard.synthetic.night import simulate_night
 
 distributed = pytest.importorskip("distributed")
@@ -70,7 +70,7 @@ def test_a_task_that_never_returns_is_an_error(address):
 
 
 def test_a_worker_with_another_version_is_an_error(address, monkeypatch):
-    monkeypatch.setattr(executors, "__version__", "9.9")
+    monkeypatch.setattr(pool, "__version__", "9.9")
     with (
         pytest.raises(ClusterError, match=r"has stageguard \S+, expected 9.9"),
         executor_for(Cluster(address)),
@@ -80,13 +80,13 @@ def test_a_worker_with_another_version_is_an_error(address, monkeypatch):
 
 def test_a_worker_that_joins_late_with_another_version_is_an_error(address, monkeypatch):
     with executor_for(Cluster(address)) as executor:
-        monkeypatch.setattr(executors, "__version__", "9.9")  # as if theirs were another from now on
-        with pytest.raises(ClusterError, match=r"worker tcp\S+ has stageguard \S+, expected 9.9"):
+        monkeypatch.setattr(pool, "__version__", "9.9")  # as if theirs were another from now on
+        with pytest.raises(ClusterError, match=r"has stageguard \S+, expected 9.9"):
             list(run_all(slow_square, [1, 2], executor=executor))
 
 
 def test_a_cluster_that_starts_workers_on_demand_is_waited_for(monkeypatch):
-    monkeypatch.setattr(executors, "CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(pool, "CONNECT_SECONDS", 0.5)
     options = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50, "host": "127.0.0.1"}
     with distributed.LocalCluster(n_workers=0, **options) as cluster:
         with (
@@ -171,7 +171,7 @@ def test_a_worker_without_the_package_is_an_error(tmp_path):
 
 
 def test_a_scheduler_that_is_not_there_is_an_error(monkeypatch):
-    monkeypatch.setattr(executors, "CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(pool, "CONNECT_SECONDS", 0.5)
     with (
         pytest.raises(ClusterError, match=naming("no scheduler answers")),
         executor_for(Cluster("tcp://127.0.0.1:9")),

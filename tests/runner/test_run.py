@@ -20,8 +20,8 @@ from stageguard.errors import (
     warn,
 )
 from stageguard.guard.kernels import available_processors
-from stageguard.runner import processes
-from stageguard.runner.processes import MOST_IN_CHUNK, run_all
+from stageguard.runner import pool
+from stageguard.runner.pool import MOST_IN_CHUNK, run_all
 from stageguard.runner.run import check_folder, claim_outputs, run_files, succeeded
 
 
@@ -124,7 +124,7 @@ def test_one_output_belongs_to_the_first_that_claims_it():
 
 def test_workers_end_by_themselves_when_all_is_done(tmp_path, monkeypatch):
     ended = []
-    monkeypatch.setattr(processes, "_end", ended.extend)  # by a signal, which may hit one that reads
+    monkeypatch.setattr(pool, "_end", ended.extend)  # by a signal, which may hit one that reads
     tasks = [Task(str(tmp_path / f"{i}.csv")) for i in range(6)]
     assert len(list(run_files(length_of, tasks, jobs=2))) == 6
     assert not ended
@@ -185,8 +185,8 @@ def test_jobs_0_uses_the_processors_that_the_process_may_use(caplog):
 
 def test_no_more_processes_are_started_than_the_system_allows(monkeypatch):
     """A pool refuses more than 61 on Windows; where one is allowed, this process does the work."""
-    monkeypatch.setattr(processes, "MOST_WORKERS", 1)
-    assert list(processes.run_all(_process_of, [1, 2, 3], jobs=2)) == [os.getpid()] * 3
+    monkeypatch.setattr(pool, "MOST_WORKERS", 1)
+    assert list(pool.run_all(_process_of, [1, 2, 3], jobs=2)) == [os.getpid()] * 3
 
 
 def _process_of(_: int) -> int:

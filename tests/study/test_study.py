@@ -18,7 +18,7 @@ from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import WNR3
 from stageguard.profile.profile import Profile
-from stageguard.runner.executors import Cluster, executor_for
+from stageguard.runner.pool import Cluster, executor_for
 from stageguard.signals.features import Features, Recipe
 from stageguard.study import run as runs
 from stageguard.study import stagers, store

@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Stopped as stopped:
-        from stageguard.runner.processes import runs_the_script_again
+        from stageguard.runner.pool import runs_the_script_again
 
         if not runs_the_script_again():  # else the pool has ended this process, and the parent says why
             _print_error(stopped)

@@ -27,7 +27,7 @@ from stageguard.formats.raw_night import FileOptions
 from stageguard.profile.profile import Profile
 from stageguard.profile.stagers import Training
 from stageguard.runner.decode_one import DecodeOptions, read_with
-from stageguard.runner.executors import Cluster
+from stageguard.runner.pool import Cluster
 from stageguard.storage import is_folder, local_only, location
 
 TABLES = (".csv", ".tsv", ".parquet")  # suffixes of an output that is a table

@@ -15,8 +15,15 @@ from stageguard.files import (
     read_cell,
     write_text_atomic,
 )
-from stageguard.formats.cohort_nights import ID, OWN_COLUMNS, IdOrder
-from stageguard.formats.cohort_table import TABLE_SUFFIXES, CellRow, is_parquet, table_rows
+from stageguard.formats.cohort import (
+    ID,
+    OWN_COLUMNS,
+    TABLE_SUFFIXES,
+    CellRow,
+    check_id,
+    is_parquet,
+    table_rows,
+)
 from stageguard.formats.outputs import (
     LAYOUT_VERSION,
     NOT_AS_WRITTEN,
@@ -51,15 +58,14 @@ def split_table(path: Path, folder: Path) -> dict[str, Path]:
     (column,) = columns
     is_decoded = {*OWN_COLUMNS} <= {*header}
     suffix, delimiter = (TSV_SUFFIX, "\t") if is_decoded else (".csv", ",")
-    ids, files, n_rows, n_short = IdOrder(path), dict[str, Path](), 0, 0
+    seen, files, n_rows, n_short = dict[str, tuple[str, int]](), dict[str, Path](), 0, 0
     for name, of_night in groupby(rows, key=lambda row: row[column] if column < len(row) else ""):
-        ids.check(name, n_rows + 1)
+        check_id(name, (path.name, n_rows + 1), seen)
         night = [[cell for number, cell in enumerate(row) if number != column] for row in (header, *of_night)]
         n_rows += len(night) - 1
         n_short += len(night) == 2
         if n_short == FEW == len(files) + 1:
             return {}
-        ids.finished.add(name)
         if is_decoded and not is_parquet(path):
             name = read_cell(name)
         stem = name if _PLAIN_NAME.fullmatch(name) else f"night {len(files) + 1}"
@@ -67,8 +73,6 @@ def split_table(path: Path, folder: Path) -> dict[str, Path]:
         write_text_atomic(files[name], _text(night, delimiter), overwrite=True)
     if len(files) < 2:
         return {}
-    for name in files:
-        ids.check_blanks(name)
     if is_decoded:
         _write_sidecars(path, files)
     return files

@@ -15,7 +15,7 @@ from stageguard import checks
 from stageguard.arrays import NAN, ComparedByValue
 from stageguard.errors import InputError, OutputError
 from stageguard.files import as_path, file_error, read_text, write_text_atomic
-from stageguard.formats.cohort_dataset import dataset_root, holds_parquet, is_dataset
+from stageguard.formats.cohort import dataset_root, holds_parquet, is_dataset
 from stageguard.formats.density import listed
 from stageguard.formats.read import density_options
 from stageguard.guard.decoding import CITATION, Decoding
@@ -27,9 +27,16 @@ from stageguard.profile.stagers import Training
 from stageguard.runner.decode_files import DecodeTask, FileSource
 from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.decode_table import TableTask, is_table_name, table_source
-from stageguard.runner.executors import Cluster, executor_for
+from stageguard.runner.pool import Cluster, executor_for
 from stageguard.runner.inputs import Input, Inputs, find_densities, is_density
-from stageguard.runner.manifest import METHODS_TEXT, DecodedNight, Manifest, Source, decode_source
+from stageguard.runner.manifest import (
+    METHODS_TEXT,
+    DecodedNight,
+    Manifest,
+    Source,
+    columns_of,
+    decode_source,
+)
 from stageguard.runner.run import Outcome, check_folder
 from stageguard.storage import files_in, is_folder, is_remote, store_of
 
@@ -414,7 +421,7 @@ def _result(manifest: Manifest) -> DecodedCohort:
     if manifest.problems:  # the nights are written, a table of all of them is not
         raise OutputError(manifest.problems[0])
     return DecodedCohort(
-        manifest.nights.columns,
+        columns_of(manifest.nights),
         tuple(failures),
         tuple(manifest.written),
         manifest.n_decoded,

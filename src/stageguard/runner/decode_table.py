@@ -1,22 +1,17 @@
-"""Decode a cohort's table or dataset into another, chunk by chunk; an interrupted run can be resumed.
+"""Decode a cohort's table or dataset into another: nights are read in order, decoded in chunks, kept, joined.
 
-Each chunk of nights becomes a part in a hidden folder beside the output: a record of its nights, and the rows
-of their epochs. A run that is killed leaves its finished parts, and the same call goes on from there. The
-last step joins the parts to one table, or moves the folder of a dataset into place, so the output appears
-only once it is complete.
+Each chunk becomes a part in a hidden folder beside the output: the rows of its epochs, and then a record of
+its nights, which says that the part is whole. A run that is killed leaves its parts, and the same call goes
+on from there. The output appears only once it is complete, its sidecar last.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
-import re
-import shutil
 import warnings
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -48,14 +43,18 @@ from stageguard.files import (
     remove_folder,
     write_together,
 )
-from stageguard.formats.cohort_nights import ID, Chunk, CohortTable, TableNight
-from stageguard.formats.cohort_table import (
-    describe_parts,
-    joining,
-    open_table,
+from stageguard.formats.cohort import (
+    ID,
+    CohortTable,
+    Kind,
+    Rows,
+    chunks,
+    decoded_rows,
+    list_sha256,
+    open_cohort,
     output_form,
-    part_bytes,
     table_meanings,
+    table_writer,
 )
 from stageguard.formats.outputs import (
     CHANGE_COLUMNS,
@@ -64,7 +63,6 @@ from stageguard.formats.outputs import (
     change_cells,
     describe_file,
     describe_profile,
-    is_as_written,
     plain,
     relative_path,
     sidecar_sha256,
@@ -76,27 +74,17 @@ from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.profile.profile import Profile
 from stageguard.report.summary import measures_of
 from stageguard.report.words import shared_warnings
-from stageguard.runner.decode_one import DecodeOptions, Recipe, is_as_described, reading_with
-from stageguard.runner.executors import broken_executors_named
-from stageguard.runner.manifest import (
-    DecodedNight,
-    Manifest,
-    ManifestRow,
-    recorded_outcomes,
-    table_text,
-)
+from stageguard.runner.decode_one import MALFORMED, DecodeOptions, Recipe, is_as_described, reading_with
+from stageguard.runner.manifest import DecodedNight, Manifest, ManifestRow, recorded_outcomes, table_text
 from stageguard.runner.run import LOGGER, Outcome, attempt, collect_warnings, log_outcome
 from stageguard.runner.stopping import Stopped
-from stageguard.storage import files_below, is_folder, is_remote, place_in, put_object, scratch_file
+from stageguard.storage import files_below, is_folder, is_remote, own_folder, place_in, put_object
 from stageguard.version import __version__
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-LOCK, RUN, JOINING, JOINED, DATASET, OLD = "lock", "run.json", "joining", "joined", "dataset", "old"
-RECORD = re.compile(r"[0-9]+\.json")  # of a part
-PARTS_LAYOUT = 6  # parts of another layout are thrown away
-Reading = Callable[[Any], Iterator[TableNight]]  # of a chunk
+LOCK, RUN, MADE, JOINED, OLD = "lock", "run.json", "made.json", "joined", "old"  # in the folder of parts
 
 
 def is_table_name(path: Path) -> bool:
@@ -138,8 +126,8 @@ class TableTask:
         return self.beside("json")
 
     def table(self) -> CohortTable:
-        """Return the input; of a dataset, footers are read, and of a text nothing yet."""
-        return open_table(self.files or (self.path,), reading_with(self.profile, self.options.density))
+        """Return the input."""
+        return open_cohort(self.files or (self.path,), reading_with(self.profile, self.options.density))
 
     def identity(self, table: CohortTable) -> dict[str, Any]:
         """Return everything that affects the output, in JSON types."""
@@ -171,10 +159,7 @@ class TableTask:
         written: Mapping[str, Any],
         tables: Mapping[Path, str],
     ) -> dict[str, Any]:
-        """Return the sidecar of an output.
-
-        `written` has its hash, and those of a dataset's files; `tables` are the texts of tables beside it.
-        """
+        """Return the sidecar of an output, whose hashes are `written`, with the texts beside it."""
         content = {
             "layout": LAYOUT_VERSION,
             "review": REVIEW_SENTENCE,
@@ -197,15 +182,7 @@ class TableTask:
         return sidecar
 
 
-# decoding a chunk
-
-
-class DecodedBlock(NamedTuple):
-    """The outcomes of the nights of a chunk, and the decodings of those that did not fail."""
-
-    outcomes: list[Outcome[DecodedNight]]
-    rows: list[int]  # of its file where each night begins, counted from 1
-    decodings: list[tuple[str, Decoding]]  # with the id
+# one chunk
 
 
 class NightTask(NamedTuple):
@@ -218,87 +195,259 @@ class NightTask(NamedTuple):
     error: str | None = None
 
 
-def decode_block(task: TableTask, nights: Iterable[TableNight], cautions: Sequence[str] = ()) -> DecodedBlock:
-    """Decode the nights of a chunk one by one; `cautions` are warnings that hold for all of them."""
-    block = DecodedBlock([], [], [])
-    work = partial(_decode_night, task, block.decodings, cautions)
-    for night in nights:
-        if task.only and night.id not in task.only:
-            continue
-        file = night.file
-        outcome: Outcome[DecodedNight] = Outcome(file, night.id, error=night.error)
-        if night.density is not None:
-            one = NightTask(file, night.id, night.density, night.notes)
-            outcome = attempt(work, one, place=f"{file}, night {night.id[:40]}")
-        if outcome.error is not None:
-            outcome = replace(outcome, error=f"{task.say(outcome.error)}")
-        block.outcomes.append(outcome)
-        block.rows.append(night.row)
-    return block
+class Chunk(NamedTuple):
+    """Nights that are decoded and kept together; without rows if an earlier run has decoded them."""
+
+    number: int
+    first: Kind | None  # of the first readable night of the table
+    nights: Sequence[Rows]
 
 
-def _decode_night(
-    task: TableTask, decodings: list[tuple[str, Decoding]], cautions: Sequence[str], night: NightTask
-) -> DecodedNight:
-    """Decode one night, add it to the decodings, and return what the manifest says of it."""
-    options = task.options
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StageGuardWarning)  # their words are for single nights
-        decoding = decode(
-            night.density,
-            task.profile,
-            cohort=options.cohort,
-            stager=options.stager,
-            trained=options.trained,
-            strength=options.strength,
+class DecodedChunk(NamedTuple):
+    """The outcomes of the nights of a chunk, and the rows of those that did not fail."""
+
+    outcomes: list[Outcome[DecodedNight]]
+    folder: str
+    rows: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkDecoder:
+    """Decodes chunks of nights, in any process."""
+
+    task: TableTask
+    table: CohortTable
+    cautions: tuple[str, ...]  # warnings that hold for every night
+
+    def __call__(self, chunk: Chunk) -> DecodedChunk | None:
+        """Return the decoded nights; None if an earlier run has them."""
+        if not chunk.nights:
+            return None
+        outcomes, decodings = list[Outcome[DecodedNight]](), list[tuple[str, Decoding]]()
+        for night in (self.table.read(rows, chunk.first) for rows in chunk.nights):
+            outcome: Outcome[DecodedNight] = Outcome(night.file, night.id, error=night.error)
+            if night.density is not None:
+                one = NightTask(night.file, night.id, night.density, night.notes)
+                place = f"{night.file}, night {night.id[:40]}"
+                outcome = attempt(partial(self._decode, decodings), one, place=place)
+            if outcome.error is not None:
+                outcome = replace(outcome, error=self.task.say(outcome.error))
+            outcomes.append(outcome)
+        rows = decoded_rows(self.task.output, decodings) if decodings else b""
+        return DecodedChunk(outcomes, chunk.nights[0].folder, rows)
+
+    def _decode(self, decodings: list[tuple[str, Decoding]], night: NightTask) -> DecodedNight:
+        options = self.task.options
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", StageGuardWarning)  # their words are for single nights
+            decoding = decode(
+                night.density,
+                self.task.profile,
+                cohort=options.cohort,
+                stager=options.stager,
+                trained=options.trained,
+                strength=options.strength,
+            )
+        for text in (*self.cautions, *shared_warnings(decoding)):
+            warn(text)
+        changes = explain(decoding) if self.task.explain else ()
+        row = ManifestRow.of(night.id, night.file, decoding, measures_of(decoding))
+        decodings.append((night.id, decoding))
+        return DecodedNight(
+            row,
+            tuple(dict.fromkeys((*night.notes, *decoding.assumed))),
+            change_rows=tuple((night.id, *change_cells(change)) for change in changes),
         )
-    for text in (*cautions, *shared_warnings(decoding)):
-        warn(text)
-    changes = explain(decoding) if task.explain else ()
-    row = ManifestRow.of(night.id, night.file, decoding, measures_of(decoding))
-    decodings.append((night.id, decoding))
-    return DecodedNight(
-        row,
-        tuple(dict.fromkeys((*night.notes, *decoding.assumed))),
-        change_rows=tuple((night.id, *change_cells(change)) for change in changes),
-    )
+
+    def lost(self, chunk: Chunk) -> DecodedChunk:
+        """Return the failures of nights whose process was killed."""
+        from stageguard.runner.pool import LOST
+
+        outcomes: list[Outcome[DecodedNight]] = [
+            Outcome(night.file, night.id, error=f"{night.file}, night {night.id[:40]}: {LOST}")
+            for night in chunk.nights
+        ]
+        return DecodedChunk(outcomes, chunk.nights[0].folder, b"")
 
 
-# parts: the record of a chunk, which is complete as soon as it is there, and the rows of its epochs
-
-
-def _record_of(decoded: DecodedBlock) -> list[dict[str, Any]]:
-    """Return the outcomes of a part's nights in JSON types."""
-    return [
-        {"id": each.id, "file": each.file, "begins": row, "error": each.error}
+def _record(decoded: DecodedChunk) -> str:
+    """Return the outcomes of a part's nights as JSON."""
+    nights = [
+        {"id": each.id, "file": each.file, "error": each.error}
         if each.error is not None
         else {
-            "id": each.id,
-            "begins": row,
             "row": each.result.row.to_dict(),
             "notes": each.result.notes,
             "change_rows": each.result.change_rows,
             "warnings": each.warnings,
         }
-        for each, row in zip(decoded.outcomes, decoded.rows, strict=True)
+        for each in decoded.outcomes
     ]
+    return json.dumps({"folder": decoded.folder, "nights": nights})
 
 
-def _recorded(night: Mapping[str, Any], *, is_done_before: bool) -> Outcome[DecodedNight]:
-    """Return the outcome of a night that `_record_of` described."""
+def _recorded(night: Mapping[str, Any]) -> Outcome[DecodedNight]:
+    """Return the outcome of a night in a part of an earlier run."""
     if "error" in night:
         return Outcome(night["file"], night["id"], error=f"{night['error']}")
     row = ManifestRow.from_dict(night["row"])
     change_rows = tuple(tuple(cells) for cells in night["change_rows"])
-    value = DecodedNight(row, tuple(night["notes"]), is_done_before, change_rows)
+    value = DecodedNight(row, tuple(night["notes"]), is_done_before=True, change_rows=change_rows)
     return Outcome(row.file, row.id, value, warnings=tuple(night["warnings"]))
 
 
-# the two sources of outcomes: a table to decode, and one that an earlier run has finished
+# the whole table
 
 
-def table_source(task: TableTask) -> TableSource | FinishedTable:
-    """Return the nights of a table as a source; if all were decoded before, their recorded outcomes.
+@dataclass
+class TableSource:
+    """The nights of a table or dataset: decoded chunk by chunk, and written together at the end."""
+
+    task: TableTask
+    table: CohortTable
+    identity: Mapping[str, Any]
+    cautions: tuple[str, ...] = ()
+    is_finished: bool = False  # whether an earlier identical call wrote the output
+    n_kept: int = field(default=0, init=False)  # nights in parts
+    n_parts: int = field(default=0, init=False)
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[None]:
+        """Hold the folder of parts, which stays if the run is stopped; nothing is held of a finished one."""
+        if self.is_finished:
+            yield
+            return
+        task = self.task
+        try:
+            make_folder(task.parts)
+            with locked(task.parts / LOCK):
+                if not _is_of(task.parts / RUN, self.identity):
+                    for path in files_below(task.parts):
+                        if path.name != LOCK:
+                            remove_file(path)
+                    write_together({task.parts / RUN: json.dumps(self.identity)}, overwrite=True)
+                yield
+                remove_folder(task.parts)
+        except BlockingIOError:
+            raise OutputError(f"another run is decoding to {task.output}. Wait for it.") from None
+        except Stopped as stopped:
+            nights = f"{self.n_kept:,} night{'s' * (self.n_kept != 1)}"
+            stopped.done = f"{nights} done. The same command goes on from there."
+            raise
+        except FileFormatError:
+            remove_folder(task.parts)
+            raise
+        except StageGuardError:
+            raise
+        except OSError as error:
+            reason = error.strerror or error
+            raise OutputError(
+                f"cannot write {task.output}: {reason}. Choose a folder you can write to."
+            ) from error
+
+    def outcomes(self, jobs: int, executor: Executor | None) -> Generator[Outcome[DecodedNight], None, None]:
+        """Yield the outcome of each night, in order; those of failures last if all were decoded before."""
+        task, seen = self.task, set[str]()
+        if self.is_finished:
+            yield from recorded_outcomes(task.beside("nights.tsv"), task.beside("failures.tsv"))
+            return
+        from stageguard.runner.pool import run_all  # loads multiprocessing
+
+        work = ChunkDecoder(task, self.table, self.cautions)
+        LOGGER.info("table %s, decoded to %s", visible(str(task.path)), visible(str(task.output)))
+        results = run_all(work, self._chunks(), jobs, work.lost, executor, at_once=1)
+        with contextlib.closing(results):
+            for number, decoded in enumerate(results):
+                if decoded is None:
+                    outcomes = list(map(_recorded, load_json(self._part(number, "json"))["nights"]))
+                else:
+                    outcomes = decoded.outcomes
+                    rows, record = self._part(number, "rows"), self._part(number, "json")
+                    write_together({rows: decoded.rows, record: _record(decoded)}, overwrite=True)
+                self.n_parts, self.n_kept = number + 1, self.n_kept + len(outcomes)
+                for outcome in outcomes:
+                    seen.add(outcome.id)
+                    log_outcome(replace(outcome, is_in_table=True))
+                    yield outcome
+        if missing := set(task.only).difference(seen):
+            raise file_error(
+                task.path, f"has no night {min(missing)!r}, expected the ids of its column {ID}."
+            )
+
+    def _chunks(self) -> Iterator[Chunk]:
+        """Yield the chunks of the table, without their rows if there is a part of an earlier run."""
+        task, options = self.task, self.task.options.density
+        knows, first = options.logits or options.log, None
+        wanted = (night for night in self.table.nights() if not task.only or night.id in task.only)
+        for number, chunk in enumerate(chunks(wanted)):
+            if not knows and first is None:
+                first = next((kind for night in chunk if (kind := self.table.read(night).kind)), None)
+            is_kept = self._part(number, "json").is_file()
+            yield Chunk(number, first, () if is_kept else chunk)
+
+    def _part(self, number: int, suffix: str) -> Path:
+        return self.task.parts / f"{number:06d}.{suffix}"
+
+    def finish(self, manifest: Manifest) -> None:
+        """Move the table or the dataset into place and write the files beside it, the sidecar last."""
+        task = self.task
+        texts = task.texts_beside(manifest)
+        if self.is_finished:
+            manifest.written += [task.output, *filter(Path.is_file, texts), task.sidecar]
+            return
+        tables = {path: text for path, text in texts.items() if text}
+        if manifest.nights:
+            made, written = self._join()
+            write_together({task.parts / MADE: json.dumps(written)}, overwrite=True)
+            remove_file(task.sidecar)  # an old one: it means that its table is complete
+            self._put(made, written)
+            sidecar = task.sidecar_of(self.identity, manifest, written, tables)
+            manifest.written.append(task.output)
+            tables |= {task.sidecar: json_lines(sidecar) + "\n"}
+        for path in texts.keys() - tables.keys():
+            remove_file(path)
+        write_together(tables, overwrite=True)
+        manifest.written += tables
+
+    def _join(self) -> tuple[Path, dict[str, Any]]:
+        """Join the parts to one table, or to the files of a dataset; return it and its hashes."""
+        task, places = self.task, list[str]()
+        made = (own_folder() if is_remote(task.output) else task.parts) / JOINED
+        remove_folder(made) if made.is_dir() else remove_file(made)
+        with table_writer(task.output, made, places) as add:
+            for number in range(self.n_parts):
+                if rows := read_file(self._part(number, "rows")):
+                    add(rows, load_json(self._part(number, "json"))["folder"])
+        for path in [made / place for place in places] or [made]:
+            with open_file(path) as stream:
+                os.fsync(stream.fileno())
+        if not task.is_dataset:
+            return made, {"sha256": file_sha256(made)}
+        hashes = {place: file_sha256(made / place) for place in places}
+        files = [{"file": place, "sha256": each} for place, each in hashes.items()]
+        return made, {"sha256": list_sha256(hashes), "files": files}
+
+    def _put(self, made: Path, written: Mapping[str, Any]) -> None:
+        """Move what was made into place; of a dataset, what was there goes to the folder of parts first."""
+        output, old = self.task.output, self.task.parts / OLD
+        if not self.task.is_dataset:
+            move_file(made, output)
+        elif is_remote(output):
+            places = {file["file"] for file in written["files"]}
+            for path in files_below(output):
+                if place_in(path, output) not in places:
+                    remove_file(path)
+            for place in places:
+                put_object(made / place, output / place)
+        else:
+            remove_folder(old)
+            if output.exists():
+                output.rename(old)
+            made.rename(output)
+
+
+def table_source(task: TableTask) -> TableSource:
+    """Return the nights of a table as a source, which is finished if an identical call wrote the output.
 
     Raises
     ------
@@ -313,11 +462,26 @@ def table_source(task: TableTask) -> TableSource | FinishedTable:
     table = task.table()
     identity = task.identity(table)
     if not task.overwrite and _is_finished(task, identity):
-        return FinishedTable(task)
+        return TableSource(task, table, identity, is_finished=True)
     _refuse_others(task, identity)
     with collect_warnings() as cautions:
         check_cohort(task.profile, task.options.cohort)
     return TableSource(task, table, identity, tuple(cautions))
+
+
+def _is_of(run: Path, identity: Mapping[str, Any]) -> bool:
+    """Whether the parts beside a file are those of this call."""
+    with contextlib.suppress(StageGuardError, OSError):
+        return bool(load_json(run) == json.loads(json.dumps(identity)))
+    return False
+
+
+def _is_moved(task: TableTask, identity: Mapping[str, Any]) -> bool:
+    """Whether this call put the output in its place and was killed before it wrote the sidecar."""
+    with contextlib.suppress(StageGuardError, OSError, *MALFORMED):
+        written = load_json(task.parts / MADE)
+        return _is_of(task.parts / RUN, identity) and is_table_unchanged(task.output, written)
+    return False
 
 
 def _refuse_nested(task: TableTask) -> None:
@@ -335,39 +499,34 @@ def _refuse_nested(task: TableTask) -> None:
 
 def _refuse_others(task: TableTask, identity: Mapping[str, Any]) -> None:
     """Refuse to replace a folder that holds anything but the dataset of an earlier run."""
-    if not is_folder(task.output) or _is_joining(task, identity):
+    if not is_folder(task.output) or _is_moved(task, identity):
         return
     own = set[Path]()
-    with contextlib.suppress(StageGuardError, OSError, KeyError, TypeError, AttributeError):
-        written = load_json(task.sidecar)["stageguard"]["table"]["files"]
-        own = {task.output / file["file"] for file in written}
+    with contextlib.suppress(StageGuardError, OSError, *MALFORMED):
+        own = {task.output / file["file"] for file in load_json(task.sidecar)["stageguard"]["table"]["files"]}
     others = [place_in(path, task.output) for path in files_below(task.output) if path not in own]
     if others:
-        name = min(others)
         raise OutputError(
-            f"cannot replace {task.output}: it holds {name}, which is no file of a decoded dataset. Choose "
-            "another folder."
+            f"cannot replace {task.output}: it holds {min(others)}, which is no file of a decoded dataset. "
+            "Choose another folder."
         )
 
 
 def _is_finished(task: TableTask, identity: Mapping[str, Any]) -> bool:
     """Whether an earlier identical call wrote the output; refuse any other output."""
-    is_empty = is_folder(task.output) and not any(task.output.iterdir())
-    if (is_empty or not task.output.exists()) and not task.sidecar.exists():
+    is_there = bool(files_below(task.output)) if is_folder(task.output) else task.output.exists()
+    has_record = task.sidecar.exists()
+    if (not is_there and not has_record) or (not has_record and _is_moved(task, identity)):
         return False
     reason = "it is not known how it was made"
-    if task.sidecar.is_file() and task.output.exists():
-        with contextlib.suppress(StageGuardError, KeyError, TypeError, AttributeError):
-            content = load_json(task.sidecar)
-            record = content["stageguard"]
-            reason = _recipe(record["run"], record["profile"]["name"]).difference(
-                _recipe(identity, task.profile.name)
-            )
-            if not reason and is_as_written(content) and _is_unchanged(task, record):
-                return True
-            reason = reason or "was changed after it was written"
-    elif _is_joining(task, identity):
-        return False
+    with contextlib.suppress(StageGuardError, OSError, *MALFORMED):
+        record = load_json(task.sidecar)["stageguard"]
+        reason = _recipe(record["run"], record["profile"]["name"]).difference(
+            _recipe(identity, task.profile.name)
+        )
+        if not reason and _is_unchanged(task, record):
+            return True
+        reason = reason or "was changed after it was written"
     raise exists_error(task.output, f", and {reason}", to="decode the table again")
 
 
@@ -395,270 +554,5 @@ def is_table_unchanged(output: Path, recorded: Mapping[str, Any]) -> bool:
     """Whether a table is what was written, or the files of a dataset are, and no other is among them."""
     if "files" not in recorded:
         return output.is_file() and file_sha256(output) == recorded["sha256"]
-    hashes = {place_in(path, output): file_sha256(path) for path in files_below(output)}
-    written = {file["file"]: file["sha256"] for file in recorded["files"]}
-    return hashes == written and describe_parts(written)["sha256"] == recorded["sha256"]
-
-
-def _is_joining(task: TableTask, identity: Mapping[str, Any]) -> bool:
-    """Whether the same run was killed while it moved its outputs into place."""
-    try:
-        return (task.parts / JOINING).is_file() and load_json(task.parts / RUN) == _run_record(identity)
-    except (StageGuardError, OSError):
-        return False
-
-
-def _run_record(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what identifies the parts of a run."""
-    return {**identity, "parts": PARTS_LAYOUT}
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedTable:
-    """A table that an earlier identical call has decoded."""
-
-    task: TableTask
-
-    @contextlib.contextmanager
-    def opened(self) -> Iterator[None]:
-        """Nothing is held, and nothing can be lost."""
-        yield
-
-    def outcomes(self, jobs: int, executor: Executor | None) -> Generator[Outcome[DecodedNight], None, None]:
-        """Yield the recorded outcome of each night, those of failures last."""
-        yield from recorded_outcomes(self.task.beside("nights.tsv"), self.task.beside("failures.tsv"))
-
-    def finish(self, manifest: Manifest) -> None:
-        """Add the files that are there to the manifest."""
-        tables = [path for path in self.task.texts_beside(manifest) if path.is_file()]
-        manifest.written += [self.task.output, *tables, self.task.sidecar]
-
-
-@dataclass(frozen=True, slots=True)
-class TableSource:
-    """The nights of a table or dataset; they are decoded chunk by chunk, and written together at the end."""
-
-    task: TableTask
-    table: CohortTable
-    identity: Mapping[str, Any]
-    cautions: tuple[str, ...]  # warnings that hold for every night
-    hashes: dict[str, str] = field(default_factory=dict)  # of the files of a dataset, as they are made
-
-    @contextlib.contextmanager
-    def opened(self) -> Iterator[None]:
-        """Lock the folder of parts and empty it of other runs'; remove it unless the run may be resumed."""
-        task, run = self.task, _run_record(self.identity)
-        folder, record = task.parts, task.parts / RUN
-        try:
-            make_folder(folder)
-            with locked(folder / LOCK):
-                with contextlib.suppress(StageGuardError, OSError):
-                    if load_json(record) != run:
-                        remove_file(record)
-                if not record.is_file():
-                    for path in files_below(folder):
-                        if path.name != LOCK:
-                            remove_file(path)
-                    write_together({record: json.dumps(run)})
-                try:
-                    yield
-                except FileFormatError:  # the table is wrong, so its parts are of no use
-                    remove_folder(folder)
-                    raise
-                except Stopped as stopped:
-                    n_kept = sum(len(load_json(part)["nights"]) for part in self._records())
-                    nights = f"{n_kept:,} night{'s' * (n_kept != 1)}"
-                    stopped.done = f"{nights} done. The same command goes on from there."
-                    raise
-                remove_folder(folder)
-        except BlockingIOError:
-            raise OutputError(
-                f"cannot write {task.output}: another run is writing it. Wait for it, or choose another name."
-            ) from None
-        except OSError as error:
-            raise OutputError(
-                f"cannot write {task.output}: {error.strerror or error}. Choose a folder you can write to."
-            ) from error
-
-    def outcomes(self, jobs: int, executor: Executor | None) -> Generator[Outcome[DecodedNight], None, None]:
-        """Yield the outcome of each night, in order, and append the parts to the joined table.
-
-        Outcomes are read from the records of the parts, wherever those were made: workers return next to
-        nothing.
-        """
-        chunks = deque[Chunk]()  # under way; a table of text is cut while it is read
-        results = self._results(chunks, jobs, executor)
-        seen = dict[str, int]()  # the ids of all nights, with their parts
-        LOGGER.info("table %s, decoded to %s", visible(str(self.task.path)), visible(str(self.task.output)))
-        with self._appending() as append, contextlib.closing(results):
-            for is_done_before in results:
-                chunk = chunks.popleft()
-                content = load_json(self._record_path(chunk))
-                for night in content["nights"]:
-                    if seen.setdefault(night["id"], chunk.number) != chunk.number:
-                        raise self._begins_again(night, seen[night["id"]])
-                if content["rows_sha256"]:
-                    append(self._rows_path(chunk), content["rows_sha256"])
-                for night in content["nights"]:
-                    outcome = _recorded(night, is_done_before=is_done_before)
-                    log_outcome(replace(outcome, is_in_table=True))
-                    yield outcome
-        if missing := set(self.task.only).difference(seen):
-            problem = f"has no night {min(missing)!r}, expected the ids of its column {ID}."
-            raise file_error(self.task.path, problem)
-
-    def _results(
-        self, under_way: deque[Chunk], jobs: int, executor: Executor | None
-    ) -> Generator[bool, None, None]:
-        """Decode all chunks in order, and yield of each whether an earlier run had decoded it."""
-        table = self.table
-        if executor is None:
-            table = table.knowing_its_first()
-        else:
-            with broken_executors_named():
-                table = executor.submit(_knowing_its_first, table).result()
-        source, chunks = replace(self, table=table), table.chunks()
-
-        def kept(chunks: Iterable[Any]) -> Iterator[Any]:
-            for chunk in chunks:
-                under_way.append(Chunk(chunk.number, chunk.folder))  # without the rows of a text
-                yield chunk
-
-        if jobs == 1 and executor is None:
-            reading = table.reading()
-            yield from (source.decode_part(chunk, reading) for chunk in kept(chunks))
-            return
-        from stageguard.runner.processes import run_all  # loads multiprocessing
-
-        under_way.extend(chunks if isinstance(chunks, list) else ())
-        items = chunks if isinstance(chunks, list) else kept(chunks)
-        yield from run_all(source.decode_part, items, jobs, executor=executor, at_once=1)
-
-    def decode_part(self, chunk: Any, reading: Reading | None = None) -> bool:
-        """Decode a chunk and write its part unless an earlier run has; return whether it had."""
-        record_path, rows_path = self._record_path(chunk), self._rows_path(chunk)
-        if _is_whole(record_path, rows_path):
-            return True
-        reading = reading or self.table.reading()
-        decoded = decode_block(self.task, reading(chunk), self.cautions)
-        rows = part_bytes(self.task.output, decoded.decodings) if decoded.decodings else b""
-        nights = json.dumps(_record_of(decoded), allow_nan=False)
-        hashes = f'"rows_sha256": "{_sha256(rows)}", "sha256": "{_sha256(nights.encode())}"'
-        record = f'{{{hashes}, "nights": {nights}}}'
-        files: dict[Path, str | bytes] = {rows_path: rows} if rows else {}
-        contents = {**files, record_path: record}  # the record last
-        write_together(contents, overwrite=True, make_folders=True, durable=False)
-        return False
-
-    def _records(self) -> list[Path]:
-        """Return the records of the parts that are done."""
-        return [path for path in files_below(self.task.parts) if RECORD.fullmatch(path.name)]
-
-    @property
-    def _joined(self) -> Path:
-        """The file in which the parts are joined; a store takes it when it is complete."""
-        path = self.task.parts / JOINED
-        return scratch_file(path) if is_remote(path) else path
-
-    def _record_path(self, chunk: Chunk) -> Path:
-        return self.task.parts / f"{chunk.number:06d}.json"
-
-    def _rows_path(self, chunk: Chunk) -> Path:
-        if not self.task.is_dataset:
-            return self.task.parts / f"{chunk.number:06d}.rows"
-        return self.task.parts / DATASET / chunk.folder / f"part-{chunk.number:06d}.parquet"
-
-    @contextlib.contextmanager
-    def _appending(self) -> Iterator[Callable[[Path, str], None]]:
-        """Yield what takes a part with its hash: it is appended to the table, or listed as a file."""
-        if self.task.is_dataset:
-            folder = self.task.parts / DATASET
-
-            def add_file(part: Path, sha256: str) -> None:
-                self.hashes[place_in(part, folder)] = sha256
-
-            yield add_file
-            return
-        with self._joined.open("wb") as stream, joining(self.task.output, stream) as append:
-            yield lambda part, _: append(part)
-
-    def _begins_again(self, night: Mapping[str, Any], number: int) -> FileFormatError:
-        """Return the error for a night that two chunks have."""
-        record = load_json(self.task.parts / f"{number:06d}.json")
-        first = next(each for each in record["nights"] if each["id"] == night["id"])
-        places = [
-            f"row {each['begins']:,} of {each['file'] if 'file' in each else each['row']['file']}"
-            for each in (night, first)
-        ]
-        return file_error(
-            self.task.path,
-            f"night {night['id'][:40]!r} begins again at {places[0]}, and begins first at {places[1]}. "
-            f"Expected the rows of a night together, and an {ID} of its own for each: sort the table by {ID} "
-            "first, and by time within it.",
-        )
-
-    def finish(self, manifest: Manifest) -> None:
-        """Move the table or the dataset into place and write the files beside it, the sidecar last."""
-        task, joined = self.task, self._joined
-        texts = task.texts_beside(manifest)
-        tables = {path: text for path, text in texts.items() if text}
-        write_together({task.parts / JOINING: ""}, overwrite=True)
-        for path in texts.keys() - tables.keys():
-            remove_file(path)
-        if not manifest.nights:
-            write_together(tables, overwrite=True)
-            manifest.written += tables
-            return
-        if task.is_dataset:
-            written = describe_parts(self.hashes)
-        else:
-            with open_file(joined) as stream:
-                os.fsync(stream.fileno())
-            written = {"sha256": file_sha256(joined)}
-        sidecar = json_lines(task.sidecar_of(self.identity, manifest, written, tables)) + "\n"
-        remove_file(task.sidecar)  # the old one: a sidecar means that its table is complete
-        if task.is_dataset:
-            self._put_dataset()
-        else:
-            move_file(joined, task.output)
-        write_together({**tables, task.sidecar: sidecar}, overwrite=True)
-        manifest.written += [task.output, *tables, task.sidecar]
-
-    def _put_dataset(self) -> None:
-        """Move the folder of the dataset into place, and what was there into the folder of parts."""
-        folder, old = self.task.parts / DATASET, self.task.parts / OLD
-        if is_remote(folder):
-            for path in files_below(self.task.output):
-                if place_in(path, self.task.output) not in self.hashes:
-                    remove_file(path)
-            for place in self.hashes:
-                put_object(folder / place, self.task.output / place)
-            return
-        listed = {folder / place for place in self.hashes}
-        for path in folder.rglob("*"):
-            if path.is_file() and path not in listed:  # of a process that was killed
-                path.unlink()
-        if self.task.output.exists():
-            shutil.rmtree(old, ignore_errors=True)
-            self.task.output.rename(old)
-        folder.rename(self.task.output)
-
-
-def _knowing_its_first(table: CohortTable) -> CohortTable:
-    return table.knowing_its_first()
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest() if data else ""
-
-
-def _is_whole(record_path: Path, rows_path: Path) -> bool:
-    """Whether an earlier run has written a part, and nothing of it is damaged."""
-    if not record_path.is_file():
-        return False
-    with contextlib.suppress(StageGuardError, OSError, KeyError, TypeError, ValueError):
-        content = load_json(record_path)
-        rows = read_file(rows_path) if content["rows_sha256"] else b""
-        nights = json.dumps(content["nights"])
-        return bool(content["rows_sha256"] == _sha256(rows) and content["sha256"] == _sha256(nights.encode()))
-    return False
+    found = {place_in(path, output): file_sha256(path) for path in files_below(output)}
+    return found == {file["file"]: file["sha256"] for file in recorded["files"]}

@@ -1,8 +1,7 @@
-"""The manifest of a run: a row for every night and every failure; the loop that fills it, its tables."""
+"""The manifest of a run: a row for every night and every failure, its tables, and the loop that fills it."""
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
@@ -10,8 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from math import isnan
 from pathlib import Path
-from sys import intern
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -132,51 +130,17 @@ class ManifestRow(NamedTuple):
         return {column: _text(value) for column, value in zip(self._fields, self, strict=True)}
 
 
+def columns_of(rows: Sequence[ManifestRow]) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of rows as arrays, by name."""
+    kinds = get_type_hints(ManifestRow)
+    columns = zip(*rows, strict=True) if rows else [()] * len(ManifestRow._fields)
+    named = zip(ManifestRow._fields, columns, strict=True)
+    return {name: np.array(values, kinds[name] if kinds[name] is not str else None) for name, values in named}
+
+
 def _number(value: float | None) -> float:
     return NAN if value is None else float(value)
 
-
-class NightRows(Sequence[ManifestRow]):
-    """Rows of a manifest, held by column: a row of a million takes some hundred bytes."""
-
-    def __init__(self) -> None:
-        kinds = get_type_hints(ManifestRow)
-        self._fields: dict[str, Any] = {
-            name: array(_CODES[kinds[name]]) if kinds[name] in _CODES else list[str]()
-            for name in ManifestRow._fields
-        }
-
-    def append(self, row: ManifestRow) -> None:
-        """Add a row."""
-        for column, value in zip(self._fields.values(), row, strict=True):
-            column.append(intern(value) if type(value) is str else value)  # most texts are the same few
-
-    def column(self, name: str) -> Sequence[Any]:
-        """Return the values of one field."""
-        values: Sequence[Any] = self._fields[name]
-        return values
-
-    @property
-    def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """The columns as arrays, by name."""
-        return {name: np.array(values) for name, values in self._fields.items()}
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self._fields["id"])
-
-    @overload
-    def __getitem__(self, number: int) -> ManifestRow: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[ManifestRow]: ...
-    def __getitem__(self, number: int | slice) -> ManifestRow | list[ManifestRow]:
-        """Return a row, or some."""
-        if isinstance(number, slice):
-            return [self[one] for one in range(*number.indices(len(self)))]
-        return ManifestRow._make(values[number] for values in self._fields.values())
-
-
-_CODES = {int: "q", float: "d"}  # of arrays
 
 # A table that begins with these columns was written by `decode`.
 OWN_COLUMNS = ManifestRow._fields[: ManifestRow._fields.index("fi_after") + 1]
@@ -245,7 +209,7 @@ class DecodedFile(DecodedNight):
 class Manifest:
     """The nights of a run: one row each, and the first few files in full."""
 
-    nights: NightRows = field(default_factory=NightRows)
+    nights: list[ManifestRow] = field(default_factory=list)
     failures: list[Outcome[Any]] = field(default_factory=list)
     first: list[Outcome[DecodedFile]] = field(default_factory=list)  # decoded now, up to a limit
     notes: Counter[str] = field(default_factory=Counter)
@@ -268,7 +232,7 @@ class Manifest:
     @property
     def n_epochs(self) -> int:
         """How many epochs the decoded nights have."""
-        return sum(self.nights.column("n_epochs"))
+        return sum(row.n_epochs for row in self.nights)
 
     def add(self, outcome: Outcome[Any]) -> None:
         """Add the outcome of a night: a `DecodedNight`, or an error."""

@@ -6,9 +6,9 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -151,11 +151,10 @@ def run_files(
     with ExitStack() as at_the_end:
         results: Iterator[Outcome[Value]] = map(run, ready)
         if ready and (executor is not None or (jobs != 1 and len(ready) > 1)):
-            from stageguard.runner.processes import MOST_IN_CHUNK, run_all  # loads multiprocessing
+            from stageguard.runner.pool import MOST_IN_CHUNK, run_all  # loads multiprocessing
 
-            like, at_once = _Like(run, ready[0]), 1 if singly else MOST_IN_CHUNK
-            items = [like.difference(task) for task in ready]
-            elsewhere = run_all(like, items, jobs, lost=like.lost, executor=executor, at_once=at_once)
+            at_once = 1 if singly else MOST_IN_CHUNK
+            elsewhere = run_all(run, ready, jobs, lost=_lost, executor=executor, at_once=at_once)
             results = at_the_end.enter_context(closing(elsewhere))
         for task, problem in zip(tasks, problems, strict=True):
             outcome: Outcome[Value] = (
@@ -166,45 +165,25 @@ def run_files(
         next(results, None)  # run to the end, where the workers end by themselves instead of being ended
 
 
+def _lost(task: Task) -> Outcome[Any]:
+    """Return the outcome of a task whose process was killed."""
+    from stageguard.runner.pool import LOST
+
+    problem = f"{LOST} It can be tried again; jobs=1 needs the least memory."
+    return Outcome(task.file, task.id, error=error_message(problem, task.file))
+
+
 def log_outcome(outcome: Outcome[Any]) -> None:
     """Log a file, or a night of a table: failure or warnings as warnings, else that it is done."""
-    name = f"{outcome.file}, night {outcome.id}" if outcome.is_in_table else outcome.file
+    name = visible(f"{outcome.file}, night {outcome.id}" if outcome.is_in_table else outcome.file)
     if outcome.error is not None:
         LOGGER.warning("failed: %s", visible(outcome.error))
     for message in outcome.warnings:
-        LOGGER.warning("%s: %s", visible(name), visible(message))
+        LOGGER.warning("%s: %s", name, visible(message))
     if outcome.ok and outcome.is_in_table:
-        LOGGER.info("%s done", visible(name))
+        LOGGER.info("%s done", name)
     elif outcome.ok:
-        LOGGER.info("%s done in %.3f s", visible(name), outcome.seconds)
-
-
-class _Like(Generic[TaskType, Value]):
-    """Work on tasks that are sent as their differences from the first task, which saves sending the rest."""
-
-    def __init__(self, run: Callable[[TaskType], Outcome[Value]], first: TaskType) -> None:
-        self._run, self._first = run, first
-
-    def _task(self, difference: Mapping[str, Any]) -> TaskType:
-        return replace(self._first, **difference)  # type: ignore[type-var]
-
-    def difference(self, task: TaskType) -> dict[str, Any]:
-        """Return the fields in which a task differs from the first."""
-        names = [item.name for item in fields(task)]  # type: ignore[arg-type]
-        pairs = {name: (getattr(task, name), getattr(self._first, name)) for name in names}
-        return {name: value for name, (value, first) in pairs.items() if value is not first}
-
-    def __call__(self, difference: Mapping[str, Any]) -> Outcome[Value]:
-        """Run the task with these differences."""
-        return self._run(self._task(difference))
-
-    def lost(self, difference: Mapping[str, Any]) -> Outcome[Any]:
-        """Return the outcome of a task whose process was killed."""
-        from stageguard.runner.processes import LOST
-
-        task = self._task(difference)
-        problem = f"{LOST} It can be tried again; jobs=1 needs the least memory."
-        return Outcome(task.file, task.id, error=error_message(problem, task.file))
+        LOGGER.info("%s done in %.3f s", name, outcome.seconds)
 
 
 def file_key(name: str) -> str:
@@ -247,9 +226,7 @@ def check_folder(folder: Path | None) -> None:
     if not is_folder(existing):
         raise OutputError(f"cannot write to {folder}: {existing} is a file, expected a folder.")
     if not os.access(existing, os.W_OK | os.X_OK):
-        raise OutputError(
-            f"cannot write to {folder}: {existing} is not yours to write to. Choose another folder."
-        )
+        raise OutputError(f"cannot write to {folder}: no permission to write to {existing}.")
 
 
 def attempt(

@@ -15,6 +15,7 @@ Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 # what a terminal sends, also to workers: Ctrl-C, and where the system has it, that it was closed
 TERMINAL_SIGNALS = (signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 STOPS = (*TERMINAL_SIGNALS, signal.SIGTERM)
+_came: list[int] = []  # signals of the block that `stoppable` runs
 
 
 class Stopped(BaseException):
@@ -35,24 +36,11 @@ class Stopped(BaseException):
         return f"stopped: {self.done}" if self.done else "stopped"
 
 
-def _is_under_way() -> bool:
-    """Whether a `Stopped` is passing through cleanup code, which a second one must not interrupt."""
-    error = sys.exc_info()[1]
-    while error is not None and not isinstance(error, Stopped):
-        error = error.__context__
-    return error is not None
-
-
 @contextmanager
-def handled(
-    handler: Handler,
-    kinds: tuple[signal.Signals, ...] = STOPS,
-    *,
-    replaces: Callable[[Any], bool] = lambda before: True,
-) -> Iterator[None]:
-    """Handle signals while the block runs, if in the main thread and `replaces` accepts the old handler."""
+def handled(handler: Handler, replaces: Callable[[Any], bool]) -> Iterator[None]:
+    """Handle `STOPS` while the block runs, if in the main thread and `replaces` accepts the old handler."""
     is_main = threading.current_thread() is threading.main_thread()
-    before = {kind: signal.getsignal(kind) for kind in kinds if is_main}
+    before = {kind: signal.getsignal(kind) for kind in STOPS if is_main}
     for kind, old in before.items():
         if replaces(old):
             signal.signal(kind, handler)
@@ -61,9 +49,6 @@ def handled(
     finally:
         for kind, old in before.items():
             signal.signal(kind, old)
-
-
-_came: list[int] = []  # signals of the block that `stoppable` runs
 
 
 def raise_if_stopped() -> None:
@@ -78,16 +63,19 @@ def stoppable() -> Iterator[None]:
 
     A library may swallow a `Stopped` (a module that is being imported may, and so may compiled code that
     calls back), or make an error of its own of it: such an error is a `Stopped` here, and a swallowed one is
-    raised again by `raise_if_stopped` or the next signal.
+    raised again by `raise_if_stopped` or the next signal. Tidying up after one is not interrupted by another.
     """
     _came.clear()
 
     def stop(signal_number: int, _: FrameType | None) -> None:
-        if not _is_under_way():
+        error = sys.exc_info()[1]
+        while error is not None and not isinstance(error, Stopped):
+            error = error.__context__
+        if error is None:
             _came.append(signal_number)
             raise Stopped(signal_number)
 
-    with handled(stop, replaces=lambda before: before is not signal.SIG_IGN):
+    with handled(stop, lambda before: before is not signal.SIG_IGN):
         try:
             yield
         except Exception as error:
@@ -103,7 +91,7 @@ def unstopped() -> Iterator[None]:
     """Delay `STOPS` until the block has ended."""
     received: list[int] = []
     try:
-        with handled(lambda number, _: received.append(number), replaces=callable):
+        with handled(lambda number, _: received.append(number), callable):
             yield
     finally:
         if received:

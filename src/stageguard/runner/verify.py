@@ -1,25 +1,34 @@
-"""Compare a written output with a fresh decoding of its input."""
+"""Check an output by decoding its input again into a temporary folder, and a grade card by its hashes."""
 
 from __future__ import annotations
 
+import csv
 import errno
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from itertools import zip_longest
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stageguard.errors import ProfileError, StageGuardError, record_fault
-from stageguard.files import file_error, file_sha256
-from stageguard.formats.cohort_dataset import describe_dataset
-from stageguard.formats.cohort_table import TABLE_SUFFIXES
+from stageguard.errors import (
+    FileFormatError,
+    ProfileError,
+    StageGuardError,
+    StageGuardWarning,
+    fault_text,
+    record_fault,
+)
+from stageguard.files import file_error, file_sha256, load_json, read_cell
+from stageguard.formats.cohort import ID, TABLE_SUFFIXES, list_sha256, table_rows
 from stageguard.formats.outputs import (
     JSON_SUFFIX,
     TSV_SUFFIX,
-    describe_file,
     is_as_written,
     is_output,
     output_paths,
@@ -27,23 +36,34 @@ from stageguard.formats.outputs import (
     read_whole_sidecar,
 )
 from stageguard.formats.shared_profile import recorded_profile
+from stageguard.measures.grade import KIND, read_card
 from stageguard.profile.profile import Profile, profiles
-from stageguard.runner.decode_again import Check, Fresh, night_again, table_again
+from stageguard.runner.decode_files import DecodeTask, decode_task
 from stageguard.runner.decode_one import MALFORMED, DecodeOptions, decode_file, is_as_described
-from stageguard.runner.decode_table import is_table_unchanged
-from stageguard.storage import inside, is_folder
+from stageguard.runner.decode_table import TableTask, is_table_unchanged, table_source
+from stageguard.runner.manifest import decode_source
+from stageguard.storage import files_below, inside, is_folder
+from stageguard.version import __version__
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one comparison."""
+
+    name: str
+    ok: bool
+    finding: str
+
+
+@dataclass(frozen=True, slots=True)
 class Verification:
-    """All checks of one output, the fields that nothing derives, and remarks that are not failures."""
+    """All checks of one output, and remarks that are not failures."""
 
     checks: tuple[Check, ...]
-    unchecked: tuple[str, ...]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     other_version: str | None = None  # that wrote the output, if it names another one than this
 
     @property
@@ -53,19 +73,13 @@ class Verification:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
-        return {
-            "ok": self.ok,
-            "checks": [asdict(check) for check in self.checks],
-            "unchecked": list(self.unchecked),
-            "notes": list(self.notes),
-            "other_version": self.other_version,
-        }
+        return {"ok": self.ok} | asdict(self)
 
 
 def verify_output(
     output: Path, source: Path | None = None, *, say: Callable[[object], str] = str
 ) -> Verification:
-    """Check an output's files, profile and input against its sidecar; then decode again and compare.
+    """Compare an output's files, profile and input with the hashes in its sidecar; decode again and compare.
 
     An output is a night with files of its own, or a table of nights, named by its table or its sidecar.
     Failures in a table of nights are worded by `say`, as `decode` words them.
@@ -75,50 +89,104 @@ def verify_output(
     record = content["stageguard"]
     with errors_of_record(sidecar):
         is_night = "table" not in record
-        described = record["hypnogram" if is_night else "table"]
-        is_written = is_table_unchanged(table, described)
+        is_written = is_table_unchanged(table, record["hypnogram" if is_night else "table"])
         profile, profile_check = check_profile(sidecar, record)
         path, input_check = check_input(sidecar, record, source)
-        fresh = Fresh()
-        if path is not None and is_night:
-            fresh = night_again(path, profile, content, table)
-        elif path is not None:
-            fresh = table_again(path, profile, content, table, say)
         checks = [
             as_written("hypnogram file" if is_night else "table", table, same=is_written),
-            check_sidecar(sidecar, content),
-            *(profile_check, input_check, *fresh.checks),
-            *check_beside(sidecar.parent, record, fresh.texts),
+            as_written("sidecar", sidecar, same=is_as_written(content)),
+            *(profile_check, input_check),
         ]
-        notes = profile_notes(record["profile"], (record if is_night else record["run"])["options"])
-    compared = fresh.compared
-    if compared is None:
-        return Verification((*checks,), (), (*notes,))
-    checks.append(Check("record", not compared.differing, compared.finding))
-    return Verification((*checks,), compared.unchecked, (*notes,), compared.other_version)
+        for described in record.get("beside", ()):
+            beside = sidecar.parent / Path(described["file"]).name
+            checks.append(as_written(beside.name, beside, same=is_as_described(sidecar.parent, described)))
+        if path is not None:
+            with TemporaryDirectory() as folder, warnings.catch_warnings():
+                warnings.simplefilter("ignore", StageGuardWarning)
+                checks.append(_decoded_again(path, profile, record, table, Path(folder) / table.name, say))
+        options = (record if is_night else record["run"])["options"]
+        version = str((record["provenance"] if is_night else record["run"])["stageguard"])
+        notes = tuple(_profile_notes(record["profile"], options))
+    return Verification(tuple(checks), notes, None if version == __version__ else version)
+
+
+def _decoded_again(
+    path: Path,
+    profile: Profile,
+    record: dict[str, Any],
+    table: Path,
+    again: Path,
+    say: Callable[[object], str],
+) -> Check:
+    """Decode an input as recorded, and compare the table with that of the output."""
+    try:
+        if "table" not in record:
+            options = DecodeOptions.from_dict(record["options"], read_hypnogram_tsv(table).quality)
+            start = record["options"].get("start")
+            start = None if start is None else datetime.fromisoformat(start)
+            decode_task(DecodeTask(path, again, profile, options, start=start, in_full=False))
+        else:
+            run = record["run"]
+            options = DecodeOptions.from_dict(run["options"] | {"format": None}, None)  # a table's is known
+            files = tuple(path / place for place in record["input"].get("files", ()))
+            only = tuple(map(str, run.get("only", ())))
+            decode_source(table_source(TableTask(path, again, profile, options, only=only, say=say, files=files)))
+        return _compared(_rows(table), _rows(again))
+    except StageGuardError as error:
+        return Check("decoded again", False, f"failed: {error}")
+    except (csv.Error, UnicodeDecodeError, OSError, ValueError) as error:  # pyarrow's are the last two
+        return Check("decoded again", False, f"{table.name} cannot be read ({fault_text(error)})")
+
+
+def _rows(table: Path) -> Iterator[list[str]]:
+    """Yield the rows of an output; files of a dataset are in the order in which they were written."""
+    files = sorted(files_below(table), key=lambda path: path.name) if is_folder(table) else []
+    return table_rows(table, [str(path.relative_to(table)) for path in files])
+
+
+def _compared(written: Iterator[list[str]], again: Iterator[list[str]]) -> Check:
+    """Compare two tables row by row."""
+    header = next(again)
+    if next(written, []) != header:
+        return Check("decoded again", False, "has other columns than decode writes")
+    has_ids, stage = header[0] == ID, header.index("stage")
+    n_rows = n_different = epoch = 0
+    first, night, nights = "", "", set[str]()
+    nothing: list[str] = []
+    for was, now in zip_longest(written, again, fillvalue=nothing):
+        name = (now or was)[0] if has_ids else ""
+        epoch = epoch + 1 if name == night else 1
+        night = name
+        nights.add(name)
+        n_rows += 1
+        if was != now:
+            n_different += 1
+            stages = [row[stage] if len(row) > stage else "nothing" for row in (was, now)]
+            of = f"night {read_cell(name)[:40]}, " * has_ids
+            first = first or f"{of}epoch {epoch}: {stages[0]} now {stages[1]}"
+    if n_different:
+        finding = f"{n_different:,} of {n_rows:,} epochs differ (the first is {first})"
+        return Check("decoded again", False, finding)
+    of = f" of {len(nights):,} night{'s' * (len(nights) != 1)}" * has_ids
+    return Check("decoded again", True, f"all {n_rows:,} epoch{'s' * (n_rows != 1)}{of} the same")
 
 
 def _table_and_sidecar(output: Path) -> tuple[Path, Path]:
     """Return the table and the sidecar of an output, given either; both must be there."""
     table = output.with_suffix("") if output.suffix == ".json" else output
     sidecar = table.with_name(f"{table.name}.json")
-    if sidecar.is_file() and (table.suffix.lower() in TABLE_SUFFIXES or is_folder(table)):
-        if not table.exists():
-            raise file_error(table, f"is missing, expected the table that {sidecar.name} tells of.")
-        return table, sidecar
-    if not is_output(output):
-        raise file_error(
-            output,
-            f"is not an output of decode: expected a {TSV_SUFFIX} or {JSON_SUFFIX} file, or a table or "
-            "dataset with its .json beside it.",
-        )
-    files = output_paths(output)
-    for path in (files.sidecar, files.tsv):
-        if not path.is_file():
+    if not (sidecar.is_file() and (table.suffix.lower() in TABLE_SUFFIXES or is_folder(table))):
+        if not is_output(output):
             raise file_error(
-                path, "is missing: an output is a .hypnogram.tsv with a .hypnogram.json beside it."
+                output,
+                f"is not an output of decode: expected a {TSV_SUFFIX} or {JSON_SUFFIX} file, or a table or "
+                "dataset with its .json beside it.",
             )
-    return files.tsv, files.sidecar
+        table, sidecar = output_paths(output).tsv, output_paths(output).sidecar
+    for path in (sidecar, table):
+        if not path.exists():
+            raise file_error(path, "is missing, expected a table and its sidecar together.")
+    return table, sidecar
 
 
 def decode_recorded(
@@ -168,13 +236,6 @@ def as_written(name: str, path: Path, *, same: bool) -> Check:
     return Check(name, same, "as written" if same else f"{path.name} {problem}")
 
 
-def check_sidecar(path: Path, content: dict[str, Any]) -> Check:
-    """Return the check that a sidecar holds the hash of its content."""
-    if "sha256" not in content["stageguard"]:
-        return Check("sidecar", False, f"{path.name} has no hash of its own, so it was edited")
-    return as_written("sidecar", path, same=is_as_written(content))
-
-
 def check_profile(sidecar: Path, record: dict[str, Any]) -> tuple[Profile, Check]:
     """Return the recorded profile, and the check that its hash is the recorded one."""
     recorded = record["profile"]
@@ -182,35 +243,30 @@ def check_profile(sidecar: Path, record: dict[str, Any]) -> tuple[Profile, Check
         profile = recorded_profile(sidecar, recorded)
     except ProfileError as error:
         raise ProfileError(f"the recorded profile is not valid: {error}") from None
-    same = profile.sha256 == recorded["sha256"]
-    finding = f"{profile.name}, sha256 {profile.sha256[:12]}"
-    return profile, Check(
-        "profile", same, finding if same else f"{finding}, but {recorded['sha256'][:12]} is recorded"
-    )
+    return profile, _check_hash("profile", profile.name, profile.sha256, recorded["sha256"])
 
 
 def check_input(sidecar: Path, record: dict[str, Any], source: Path | None) -> tuple[Path | None, Check]:
-    """Return the input file, if it exists, and the check that it is the recorded one."""
+    """Return the input, if it exists, and the check that it is the recorded one."""
     recorded = record["input"]
     if recorded is None and source is None:
         return None, Check("input", False, "no input file is recorded. Name it with --input.")
     path = source if source is not None else _recorded_input(sidecar.parent, recorded)
-    is_dataset = recorded is not None and "files" in recorded
-    if not (is_folder(path) if is_dataset else path.is_file()):
-        return None, Check("input", False, f"{path} not found. Name it with --input.")
-    if is_dataset:
-        found = describe_dataset(path, [str(place) for place in recorded["files"]])
+    places = [str(place) for place in (recorded or {}).get("files", ())]
+    missing = [file for file in ([path / place for place in places] or [path]) if not file.is_file()]
+    if missing:
+        return None, Check("input", False, f"{missing[0]} not found. Name it with --input.")
+    if places:
+        sha256 = list_sha256({place: file_sha256(path / place) for place in places})
     else:
-        found = {"sha256": file_sha256(path), "bytes": path.stat().st_size}
-    sha256, n_bytes = found["sha256"], found["bytes"]
-    finding = f"{path.name}, sha256 {sha256[:12]}"
-    if recorded is None:
-        return path, Check("input", True, f"{finding} (none recorded)")
-    if sha256 != recorded["sha256"]:
-        return path, Check("input", False, f"{finding}, but {recorded['sha256'][:12]} is recorded")
-    if n_bytes != recorded["bytes"]:
-        finding = f"{path.name}, {n_bytes} bytes, but {str(recorded['bytes'])[:20]} is recorded"
-    return path, Check("input", n_bytes == recorded["bytes"], finding)
+        sha256 = file_sha256(path)
+    return path, _check_hash("input", path.name, sha256, (recorded or {"sha256": sha256})["sha256"])
+
+
+def _check_hash(name: str, file: str, found: str, recorded: str) -> Check:
+    finding = f"{file}, sha256 {found[:12]}"
+    same = found == recorded
+    return Check(name, same, finding if same else f"{finding}, but {str(recorded)[:12]} is recorded")
 
 
 def _recorded_input(folder: Path, recorded: dict[str, Any]) -> Path:
@@ -225,19 +281,7 @@ def _recorded_input(folder: Path, recorded: dict[str, Any]) -> Path:
     return path if is_it and file_sha256(path) == recorded["sha256"] else beside
 
 
-def check_beside(folder: Path, record: dict[str, Any], derived: Mapping[Path, str]) -> list[Check]:
-    """Check that the files beside an output are as they were written, and as derived again where they are."""
-    checks = []
-    for recorded in record.get("beside", ()):
-        path = folder / Path(recorded["file"]).name
-        same = is_as_described(folder, recorded)
-        if path in derived:
-            same = same and describe_file(path, derived[path].encode()) == recorded
-        checks.append(as_written(path.name, path, same=same))
-    return checks
-
-
-def profile_notes(recorded: dict[str, Any], options: dict[str, Any]) -> list[str]:
+def _profile_notes(recorded: dict[str, Any], options: dict[str, Any]) -> list[str]:
     """Return a remark if another profile of that name is installed, which is not a failure."""
     if recorded["name"] not in profiles():
         return []
@@ -248,3 +292,45 @@ def profile_notes(recorded: dict[str, Any], options: dict[str, Any]) -> list[str
         return []
     name = recorded["name"]
     return [f"the profile {name!r} installed here differs from the recorded one, which was used."]
+
+
+# grade cards
+
+
+def is_card(path: Path) -> bool:
+    """Whether a file is a grade card, by its content."""
+    if path.suffix.lower() != ".json" or not path.is_file():
+        return False
+    try:
+        content = load_json(path)
+    except FileFormatError:
+        return False
+    record = content.get("stageguard") if isinstance(content, dict) else None
+    return isinstance(record, dict) and record.get("kind") == KIND
+
+
+def verify_card(path: Path) -> Verification:
+    """Check a card's SHA-256, and its files where they are still beside it."""
+    card, is_whole = read_card(path)
+    checks = [as_written("card", path, same=is_whole)]
+    with errors_of_record(path):
+        described = [
+            each
+            for night in card.nights if night.files
+            for each in (night.files["night"], *night.files["experts"]) if each
+        ]  # fmt: skip
+        wrong = list(_wrong_files(path.parent, described))
+    if described:
+        finding = f"other: {', '.join(wrong[:3])}" if wrong else f"{len(described)} as recorded"
+        checks.append(Check("files", not wrong, finding))
+    version = card.facts.version
+    return Verification(tuple(checks), other_version=version if version != __version__ else None)
+
+
+def _wrong_files(folder: Path, described: Sequence[dict[str, Any]]) -> Iterator[str]:
+    for each in described:
+        path = inside(folder, str(each.get("path") or each["file"]))
+        if not path.is_file():
+            yield f"{each['file']} (missing)"
+        elif file_sha256(path) != each["sha256"]:
+            yield f"{each['file']} (changed)"

@@ -11,7 +11,7 @@ import click
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.terminal import Console, count, print_json, progress
-from stageguard.runner.processes import run_all
+from stageguard.runner.pool import run_all
 from stageguard.synthetic.cohort import WRITTEN, Plan, Subject, simulate_cohort
 
 

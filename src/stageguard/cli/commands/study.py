@@ -14,7 +14,7 @@ from stageguard.cli import options as opt
 from stageguard.cli.command import group, option
 from stageguard.cli.terminal import Console, count, print_error, print_json, print_warning, progress_bar
 from stageguard.errors import InputError
-from stageguard.runner.executors import Cluster
+from stageguard.runner.pool import Cluster
 from stageguard.runner.stopping import Stopped, stoppable
 
 folder_argument = click.argument("folder", type=opt.HERE, help="What `study run` wrote.")
@@ -113,7 +113,7 @@ def run(
     --------
     stageguard study run mice.toml --output mice
     """
-    from stageguard.runner.executors import executor_for
+    from stageguard.runner.pool import executor_for
     from stageguard.study.config import read_study
     from stageguard.study.figures import write_report
     from stageguard.study.run import run_study
