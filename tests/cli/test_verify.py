@@ -100,7 +100,7 @@ def test_an_edited_profile_or_record_is_found(run, decoded):
     edit(path, lambda own: own["profile"]["definition"]["strength"].update(fi_target=0.02))
     ran = run("verify", path)
     assert ran.code == 1
-    assert mentions(ran.out, "DIFFERS", "is recorded", "NOT verified")
+    assert "is recorded" in ran.out and "NOT verified" in ran.out
 
 
 def test_the_input_may_be_elsewhere(run, decoded):
@@ -129,7 +129,10 @@ def test_what_is_no_output_is_one_line(run, decoded):
 @pytest.mark.parametrize(
     "change",
     [
-        *(lambda own, part=part: own.update({part: 7}) for part in ("profile", "input", "options", "hypnogram")),
+        *(
+            lambda own, part=part: own.update({part: 7})
+            for part in ("profile", "input", "options", "hypnogram")
+        ),
         lambda own: own["options"].update(pins={"abc": "R"}),
         lambda own: own["options"].update(pins=[1]),
         lambda own: own["options"].update(epoch_seconds="x"),

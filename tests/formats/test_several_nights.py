@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stageguard.formats.cohort_table import open_table
 
 import stageguard as sg
 from messages import mentions
 from stageguard.errors import FileFormatError, StageGuardError
-from stageguard.formats.cohort_table import open_table
 from stageguard.formats.companions import read_quality
 from stageguard.formats.raw_night import FileOptions
 

@@ -6,10 +6,10 @@ import zipfile
 
 import numpy as np
 import pytest
+from stageguard.formats.cohort_table import open_table
 
 import stageguard as sg
 from messages import mentions
-from stageguard.formats.cohort_table import open_table
 from stageguard.formats.raw_night import FileOptions
 
 

@@ -20,8 +20,7 @@ from feature_nights import cohort, feature_table, options, write_csv
 from messages import naming
 from stageguard.errors import InputError
 from stageguard.runner import pool
-from stageguard.runner.pool import Cluster, ClusterError, executor_for
-from stageguard.runner.pool import CHUNKS_AHEAD, run_all
+from stageguard.runner.pool import CHUNKS_AHEAD, Cluster, ClusterError, executor_for, run_all
 from stageguard.synthetic.night import simulate_night
 
 distributed = pytest.importorskip("distributed")

@@ -88,7 +88,7 @@ def test_a_link_to_nothing_and_a_pipe_are_seen_to_fail(run, nights, given):
     (nights / "nights" / "gone.csv").symlink_to(nights / "nowhere.csv")
     os.mkfifo(nights / "nights" / "pipe.csv")
     ran = run("decode", nights / given, "-p", PROFILE, "-o", nights / "out", "--json")
-    assert ran.code == 1
+    assert ran.code == 3
     errors = {report["file"].rpartition("/")[2]: report.get("error") for report in ran.json}
     assert mentions(errors.pop("gone.csv"), "gone.csv", "No such file")
     assert mentions(errors.pop("pipe.csv"), "pipe.csv", "a pipe or")
@@ -98,7 +98,7 @@ def test_a_link_to_nothing_and_a_pipe_are_seen_to_fail(run, nights, given):
 def test_an_empty_folder_among_others_is_one_failure(run, nights):
     (nights / "empty").mkdir()
     ran = run("decode", nights / "nights" / "n1.csv", nights / "empty", "-p", PROFILE, "--json")
-    assert ran.code == 1
+    assert ran.code == 3
     assert [report["ok"] for report in ran.json] == [True, False]
     assert mentions(ran.json[1]["error"], "empty", "folder")
 

@@ -16,8 +16,8 @@ from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.night import UNSAID_TRAINING
 from stageguard.report.numbers import sentence
 from stageguard.report.summary import RecordingFacts
-from stageguard.runner.pool import Cluster, executor_for
 from stageguard.runner.manifest import MOST_IN_FULL
+from stageguard.runner.pool import Cluster, executor_for
 from stageguard.runner.run import Outcome, TaskType, Value, run_files, succeeded
 
 MOST_NOTES = 8  # remarks on many files in one line

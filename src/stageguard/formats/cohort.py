@@ -247,9 +247,7 @@ class TextTable(CohortTable):
     def density(self, rows: Rows) -> RawDensity:
         """Return the probabilities of the rows of one night."""
         (*cells, lines), layout = rows.columns, self.layout
-        table = Table(
-            self.root, layout.header, cells, list(map(int, lines)), layout.delimiter, layout.notes
-        )
+        table = Table(self.root, layout.header, cells, list(map(int, lines)), layout.delimiter, layout.notes)
         return density_of_table(table, layout.stages, self.options, expected=(ID,))
 
 

@@ -27,7 +27,6 @@ from stageguard.profile.stagers import Training
 from stageguard.runner.decode_files import DecodeTask, FileSource
 from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.decode_table import TableTask, is_table_name, table_source
-from stageguard.runner.pool import Cluster, executor_for
 from stageguard.runner.inputs import Input, Inputs, find_densities, is_density
 from stageguard.runner.manifest import (
     METHODS_TEXT,
@@ -37,6 +36,7 @@ from stageguard.runner.manifest import (
     columns_of,
     decode_source,
 )
+from stageguard.runner.pool import Cluster, executor_for
 from stageguard.runner.run import Outcome, check_folder
 from stageguard.storage import files_in, is_folder, is_remote, store_of
 

@@ -130,7 +130,8 @@ def _decoded_again(
             options = DecodeOptions.from_dict(run["options"] | {"format": None}, None)  # a table's is known
             files = tuple(path / place for place in record["input"].get("files", ()))
             only = tuple(map(str, run.get("only", ())))
-            decode_source(table_source(TableTask(path, again, profile, options, only=only, say=say, files=files)))
+            task = TableTask(path, again, profile, options, only=only, say=say, files=files)
+            decode_source(table_source(task))
         return _compared(_rows(table), _rows(again))
     except StageGuardError as error:
         return Check("decoded again", False, f"failed: {error}")

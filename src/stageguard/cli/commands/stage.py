@@ -23,8 +23,8 @@ from stageguard.nn.data import SUFFIXES, feature_files, read_features
 from stageguard.pipeline import QualityRules, fitting_profile
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_files import FileSource
-from stageguard.runner.pool import Cluster, executor_for
 from stageguard.runner.manifest import MOST_IN_FULL, decode_source
+from stageguard.runner.pool import Cluster, executor_for
 from stageguard.runner.run import check_folder
 from stageguard.runner.stage_files import NamedStager, StageTask, StagingOptions, stage_task
 from stageguard.signals.features import Features
