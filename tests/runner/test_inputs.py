@@ -315,7 +315,7 @@ def test_row_numbers_are_those_of_an_editor(run, nights):
 def test_a_missing_file_of_a_list_fails_alone(run, nights):
     path = sample_list(nights, "id probabilities", "a nights/n1.csv", "b nights/gone.csv")
     ran = run("decode", path, "-p", PROFILE, "-o", nights / "out", "--json")
-    assert ran.code == 1
+    assert ran.code == 3
     assert [report["ok"] for report in ran.json] == [True, False]
     assert mentions(ran.json[1]["error"], "samples.tsv", 3, "nights/gone.csv", "list")
 

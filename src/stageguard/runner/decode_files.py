@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from hashlib import sha256
 from operator import attrgetter
@@ -79,7 +79,7 @@ class DecodeTask:
         return self.output.stem if self.output.suffix in PLAIN_SUFFIXES else self.output.name
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class FileSource:
     """Nights in files; each has outputs of its own, and is kept, written or fails alone."""
 
@@ -87,26 +87,27 @@ class FileSource:
     folder: Path | None = None  # for the tables of the manifest, if they are wanted
     say: Callable[[object], str] = str  # words failures in the table
     work: Callable[[Any], DecodedNight] | None = None  # by default `decode_task`
-    n_done: int = field(default=0, init=False)
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Say how much was written if the run is stopped."""
+        """Say how much was written if the run is stopped; workers may have written more than they reported."""
+        before = self._written()
         try:
             yield
         except Stopped as stopped:
-            files = f"{len(self.tasks):,} file{'s' * (len(self.tasks) != 1)}"
-            stopped.done = f"{self.n_done:,} of {files} written. The same command goes on from there."
+            n_files, n_written = len(self.tasks), len(self._written() - before)
+            files = f"{n_files:,} file{'s' * (n_files != 1)}"
+            stopped.done = f"{n_written:,} of {files} written. The same command goes on from there."
             raise
+
+    def _written(self) -> set[tuple[Path, int]]:
+        sidecars = [output_paths(task.output).sidecar for task in self.tasks]
+        return {(path, path.stat().st_mtime_ns) for path in sidecars if path.is_file()}
 
     def outcomes(self, jobs: int, executor: Executor | None) -> Generator[Outcome[DecodedNight], None, None]:
         """Yield the outcome of each file, in order."""
-        output_of = attrgetter("output")
         work = self.work or decode_task
-        with closing(run_files(work, self.tasks, output_of=output_of, jobs=jobs, executor=executor)) as found:
-            for outcome in found:
-                self.n_done += outcome.ok
-                yield outcome
+        return run_files(work, self.tasks, output_of=attrgetter("output"), jobs=jobs, executor=executor)
 
     def finish(self, manifest: Manifest) -> None:
         """Write the tables of the manifest."""
