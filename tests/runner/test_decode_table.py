@@ -269,8 +269,6 @@ def test_what_decode_wrote_is_no_input_for_it(run, tmp_path):
         run("decode", path, "-p", PROFILE, "-o", tmp_path / output)
         ran = run("decode", tmp_path / output, "-p", PROFILE, "-o", tmp_path / "again.parquet")
         assert mentions(error_line(ran), output, "probabilities")
-        ran = run("tune", tmp_path / output, "-b", PROFILE, "-o", tmp_path / "tuned.toml")
-        assert mentions(error_line(ran), "output", "probabilities")
         ran = run("convert", tmp_path / output, "-o", tmp_path / "again.edf")
         assert mentions(error_line(ran), "compare", "stats read all")
 
@@ -410,45 +408,12 @@ def test_a_killed_run_goes_on_and_no_half_table_is_ever_seen(tmp_path):
     assert not parts.exists()
 
 
-def test_early_rem_that_was_removed_is_named_for_a_few_nights_and_for_a_table(run, tmp_path):
-    early = np.full((200, 5), 0.03)
-    early[:20, 0] = early[20:24, 1] = early[24:, 2] = 0.88
-    late = early.copy()
-    early[24:34] = [0.1, 0.1, 0.1, 0.1, 0.6]
-    for name, night in (("early", early), ("late", late)):
-        np.savetxt(tmp_path / f"{name}.csv", night, delimiter=",", header="W,N1,N2,N3,R", comments="")
-    files = (tmp_path / "early.csv", tmp_path / "late.csv")
-    shown = " ".join(run("decode", *files, "-p", "human-psg-5", "-o", tmp_path / "out").out.split())
-    assert f"Early REM removed: on 1 of 2 nights: {files[0]}" in shown
-    assert "the clock removed REM (5 min long, 2 min after onset)" in shown
-    assert mentions(shown, "--cohort", "switches")
-    assert "late.csv: " not in shown
-    table = cohort(tmp_path / "both.csv", [early, late], ["early", "late"])
-    shown = run("decode", table, "-p", "human-psg-5", "-o", tmp_path / "out.csv").out
-    assert "Early REM removed: on 1 of 2 nights: early (column early_rem_removed)" in shown
-
-
-def test_a_cohort_that_is_not_said_is_told_for_a_few_nights_and_for_a_table(run, tmp_path):
-    nights = nights_of(2)
-    sg.Profile.load(PROFILE).replace(cohort="others").save(tmp_path / "other.toml")
-    for name, night in zip("ab", nights, strict=True):
-        np.savetxt(tmp_path / f"{name}.csv", night, delimiter=",", header="W,N1,N2,N3,R", comments="")
-    line = "the profile is for cohort 'others', the night's is not named"
-    files, profile = (tmp_path / "a.csv", tmp_path / "b.csv"), tmp_path / "other.toml"
-    assert " ".join(run("decode", *files, "-p", profile, "-o", tmp_path / "out").out.split()).count(line) == 1
-    table = cohort(tmp_path / "both.csv", nights, ["a", "b"])
-    assert line in " ".join(run("decode", table, "-p", profile, "-o", tmp_path / "out.csv").out.split())
-    told = json.loads((tmp_path / "out.csv.json").read_text())["stageguard"]["assumptions"]
-    assert [n for text, n in told.items() if text.startswith(line)] == [2]
-
-
 def test_json_of_a_finished_table_is_what_is_there(run, tmp_path):
     nights = nights_of(3)
     nights[1][5] = 0.5  # sums to 2.5
     path = cohort(tmp_path / "in.parquet", nights, ["a", "b", "c"])
     first, again = (
-        json.loads(run("decode", path, "-p", PROFILE, "-o", tmp_path / "out.parquet", "--json").out)
-        for _ in range(2)
+        run("decode", path, "-p", PROFILE, "-o", tmp_path / "out.parquet", "--json").lines for _ in range(2)
     )
     assert [(night["id"], night["ok"]) for night in again] == [("a", True), ("c", True), ("b", False)]
     for now, before in zip(first, again, strict=True):
@@ -483,14 +448,6 @@ def test_probabilities_are_not_taken_for_logits(run, tmp_path):
     ran = run("decode", path, "-p", PROFILE, "-o", tmp_path / "out.csv", "--logits")
     assert "logits" in ran.err
     assert ran.code == 1 and not (tmp_path / "out.csv").exists()
-
-
-def test_a_table_whose_output_is_no_table_names_one(run, tmp_path):
-    path = cohort(tmp_path / "in.csv", nights_of(2), ["a", "b"])
-    ran = run("decode", path, "-p", PROFILE, "-o", tmp_path / "x.txt")
-    assert ran.code == 2 and mentions(ran.err, "parquet table for", "table")
-    ran = run("decode", path, "-p", PROFILE, "-o", tmp_path / "x")
-    assert "stageguard decode in.csv --output out.csv, or out.parquet." in error_line(ran)
 
 
 def test_a_night_that_cannot_be_decoded_is_named_once(run, tmp_path):

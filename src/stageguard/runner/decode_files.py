@@ -90,7 +90,7 @@ class FileSource:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Say how much was written if the run is stopped; workers may have written more than they reported."""
+        """Say how much was written if the run is stopped, also what workers have not reported yet."""
         before = self._written()
         try:
             yield

@@ -28,9 +28,9 @@ from stageguard.runner.cohort import (
     tables_to_decode,
 )
 from stageguard.runner.decode_one import DecodeOptions, profile_that_fits
-from stageguard.runner.pool import Cluster
 from stageguard.runner.inputs import find_densities
 from stageguard.runner.manifest import MOST_IN_FULL
+from stageguard.runner.pool import Cluster
 from stageguard.runner.run import check_folder
 
 

@@ -35,8 +35,8 @@ from stageguard.profile.profile import Profile
 from stageguard.profile.rules import FEWEST_NIGHTS
 from stageguard.review.scorings import find_reviews, read_reviewed, with_reviews
 from stageguard.runner.decode_one import DecodeOptions, profile_that_fits
-from stageguard.runner.pool import Cluster, executor_for
 from stageguard.runner.inputs import Input, Inputs, find_inputs, named_once, scoring_of, with_table_nights
+from stageguard.runner.pool import Cluster, executor_for
 from stageguard.runner.run import Outcome, collect_warnings, succeeded
 from stageguard.runner.tune_files import MeasuredFile, TuneTask, measure_task
 
