@@ -48,6 +48,7 @@ FULL = {
         },
         "source": "nights",
     },
+    "durations": {"R": [0.25, 0.25]},
     "bands": {
         "tvr_percent": {"low": 0, "high": 1, "source": "nights", "unit": "%"},
         "mean_bout_minutes_R": {"low": 2.5, "high": 9},
@@ -171,6 +172,7 @@ def documents(draw):
             "temperature": draw(st.floats(0.01, 100)),
             "biases": {s: draw(st.floats(-1000, 1000)) for s in own_stages},
         },
+        "durations": {s: draw(st.lists(st.floats(1e-3, 0.2), min_size=1, max_size=5)) for s in own_stages},
         "bands": {name: draw(bands) for name in draw(some_of(indicators))},
         "joint": {
             "threshold": draw(positive),

@@ -38,7 +38,17 @@ def random_transitions(rng, names, *, forbid=False):
     return {name: as_row(names, row) for name, row in zip(names, matrix, strict=True)}
 
 
-def random_mapping(rng, n_stages, *, ends, stay, flip, minimum, epoch=30.0):
+def random_table(rng):
+    n = int(rng.integers(1, 5))
+    if rng.random() < 0.3:
+        return [[1.0], [0.25, 0.75], [0.5, 0.0, 0.5], [0.125, 0.375, 0.25, 0.25]][n - 1]  # no tail
+    table = rng.dirichlet(np.ones(n + 1))[:n]
+    if n > 1 and rng.random() < 0.3:
+        table[0] = 0.0
+    return [float(p) for p in table]
+
+
+def random_mapping(rng, n_stages, *, ends, stay, flip, durations, minimum, epoch=30.0):
     names = oracle.SCHEMES[SCHEME[n_stages]]
     mapping = {
         "name": "random",
@@ -64,6 +74,9 @@ def random_mapping(rng, n_stages, *, ends, stay, flip, minimum, epoch=30.0):
             "window_epochs": int(rng.integers(2, 7)),
             "method": "exact",
         }
+    if durations:
+        chosen = rng.choice(n_stages, size=int(rng.integers(1, n_stages + 1)), replace=False)
+        mapping["durations"] = {names[i]: random_table(rng) for i in sorted(chosen)}
     if rng.random() < 0.3:
         biases = as_row(names, rng.normal(size=n_stages) * 0.7)
         mapping["calibration"] = {"temperature": float(rng.uniform(0.5, 2)), "biases": biases}

@@ -34,6 +34,7 @@ class Rules:
     switch: tuple[tuple[float, ...], ...]  # A, log; the diagonal is unused
     stay: tuple[float, ...]  # S, log
     minimum: tuple[int, ...]
+    tables: Mapping[int, tuple[float, ...]]
     weight: float
     flip_cost: float
     window: int
@@ -51,6 +52,26 @@ class Rules:
             return value
         exits = [math.exp(self.switch[0][s]) for s in range(1, self.n_stages)]
         return value + log(1 - self.presleep_stay) + log(exits[following - 1] / math.fsum(exits))
+
+    def log_length(self, stage: int, length: int) -> float:
+        """Log probability that a bout lasts exactly so long, the geometric tail included."""
+        table = self.tables[stage]
+        if length <= len(table):
+            return log(table[length - 1])
+        rest = 1.0 - math.fsum(table)
+        hazard = table[-1] / (table[-1] + rest)
+        if rest <= 0:
+            return -math.inf
+        return log(rest) + log(hazard) + (length - len(table) - 1) * log(1 - hazard)
+
+    def log_at_least(self, stage: int, length: int) -> float:
+        """Log probability that a bout lasts so long or longer."""
+        table = self.tables[stage]
+        if length <= len(table):
+            return log(1.0 - math.fsum(table[: length - 1]))
+        rest = 1.0 - math.fsum(table)
+        hazard = table[-1] / (table[-1] + rest)
+        return log(rest) + (length - len(table) - 1) * log(1 - hazard) if rest > 0 else -math.inf
 
 
 def stage_names(mapping: Mapping) -> tuple[str, ...]:
@@ -71,7 +92,12 @@ def rules_of(mapping: Mapping, epoch_seconds: float | None = None, weight: float
     for source, target, *own in mapping.get("rare", ()):
         epsilon = own[0] if own else mapping.get("rare_probability", 0.001)
         replaced[names.index(source)][names.index(target)] = epsilon
+    tables = {names.index(name): tuple(table) for name, table in mapping.get("durations", {}).items()}
     stay = [log(matrix[s][s]) if mapping.get("stay", "self") == "self" else 0.0 for s in range(n)]
+    for s in tables:
+        stay[s] = 0.0
+        leaving = 1 - matrix[s][s]
+        replaced[s] = [p / leaving if leaving > 0 else 0.0 for p in replaced[s]]
     seconds = mapping.get("min_bout_seconds", {})
     flip = mapping.get("flip_flop", {})
     return Rules(
@@ -79,6 +105,7 @@ def rules_of(mapping: Mapping, epoch_seconds: float | None = None, weight: float
         switch=tuple(tuple(log(p) for p in row) for row in replaced),
         stay=tuple(stay),
         minimum=tuple(max(1, math.ceil(seconds[name] / epoch)) if name in seconds else 1 for name in names),
+        tables=tables,
         weight=mapping.get("transition_weight", 1.0) if weight is None else weight,
         flip_cost=flip.get("penalty_nats", 0.0),
         window=flip.get("window_epochs", 5),
@@ -167,7 +194,10 @@ def score_part(evidence: np.ndarray, path: Sequence[int], rules: Rules) -> float
         complete = not last and not (i == 0 and rules.ends == "censored")
         if complete and length < rules.minimum[stage]:
             return -math.inf
-        if length > 1:
+        if stage in rules.tables:
+            value = rules.log_length(stage, length) if complete else rules.log_at_least(stage, length)
+            total += times(rules.weight, value)
+        elif length > 1:
             total += times(rules.weight, rules.stay[stage] * (length - 1))
         if not last:
             total += times(rules.weight, rules.switch[stage][bouts[i + 1][0]])
@@ -199,6 +229,10 @@ def score_all(evidence: np.ndarray, rules: Rules) -> np.ndarray:
     weigh = (lambda x: np.zeros_like(x)) if rules.weight == 0 else (lambda x: rules.weight * x)
     switch, stay = np.array(rules.switch), np.array(rules.stay)
     minimum = np.array(rules.minimum)
+    exact, at_least = np.zeros((n_stages, n_epochs + 1)), np.zeros((n_stages, n_epochs + 1))
+    for s in rules.tables:
+        exact[s, 1:] = [rules.log_length(s, d) for d in range(1, n_epochs + 1)]
+        at_least[s, 1:] = [rules.log_at_least(s, d) for d in range(1, n_epochs + 1)]
     for t in range(1, n_epochs):
         before, now = paths[:, t - 1], paths[:, t]
         total += evidence[t, now]
@@ -207,11 +241,12 @@ def score_all(evidence: np.ndarray, rules: Rules) -> np.ndarray:
         left, length_left = before[moved], length[moved]
         cut = (length_left == t) & (rules.ends == "censored")
         total[moved] += weigh(switch[left, now[moved]])
+        total[moved] += weigh(np.where(cut, at_least[left, length_left], exact[left, length_left]))
         total[moved] += np.where(~cut & (length_left < minimum[left]), -np.inf, 0.0)
         recent = (paths[:, max(0, t - rules.window) : t - 1] == now[:, None]).any(axis=1)
         total -= np.where(moved & recent, rules.flip_cost, 0.0)
         length = np.where(moved, 1, length + 1)
-    return total
+    return total + weigh(at_least[paths[:, -1], length])
 
 
 def best_path_by_enumeration(
@@ -235,7 +270,7 @@ def best_score_by_memory(evidence: np.ndarray, rules: Rules) -> float:
     """Best score of one part by extending prefixes that remember all the objective can ask for."""
     n_epochs, n_stages = evidence.shape
     memory = rules.window if rules.flip_cost else 1
-    longest = max(rules.minimum)
+    longest = n_epochs if rules.tables else max(rules.minimum)
 
     def lengths(state: tuple) -> tuple[int, int, bool]:
         history, length, is_first = state
@@ -256,13 +291,21 @@ def best_score_by_memory(evidence: np.ndarray, rules: Rules) -> float:
                     if not cut and length < rules.minimum[stage]:
                         continue
                     gain += times(rules.weight, rules.switch[stage][s])
+                    if stage in rules.tables:
+                        ending = rules.log_at_least if cut else rules.log_length
+                        gain += times(rules.weight, ending(stage, length))
                     if s in state[0][-rules.window : -1]:
                         gain -= rules.flip_cost
                     key = ((*state[0], s)[-memory:], 1, False)
                 if value + gain > following.get(key, -math.inf):
                     following[key] = value + gain
         best = following
-    return max(best.values(), default=-math.inf)
+    finals = []
+    for state, value in best.items():
+        stage, length, _ = lengths(state)
+        tail = times(rules.weight, rules.log_at_least(stage, length)) if stage in rules.tables else 0.0
+        finals.append(value + tail)
+    return max(finals, default=-math.inf)
 
 
 def greedy_path(evidence: np.ndarray, rules: Rules, longest: int = 10) -> list[int]:

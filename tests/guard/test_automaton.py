@@ -33,7 +33,7 @@ def flip_flop_profile(minimum, ends, window=5):
 )
 def test_flip_flop_automaton_has_the_stated_size(minimum, ends, n_states, n_edges):
     automaton = compile_automaton(flip_flop_profile(minimum, ends))
-    assert (len(automaton.stage), len(automaton.source)) == (n_states, n_edges)
+    assert (automaton.n_states, len(automaton.source)) == (n_states, n_edges)
     assert oracle.count_automaton(minimum, 5, ends) == (n_states, n_edges)
 
 
@@ -43,7 +43,7 @@ def test_flip_flop_automaton_has_the_stated_size(minimum, ends, n_states, n_edge
 def test_flip_flop_automaton_has_the_size_of_its_definition(minimum, ends, window):
     automaton = compile_automaton(flip_flop_profile(minimum, ends, window))
     expected = oracle.count_automaton(minimum, window, ends)
-    assert (len(automaton.stage), len(automaton.source)) == expected
+    assert (automaton.n_states, len(automaton.source)) == expected
 
 
 def test_an_automaton_that_would_be_too_large_names_its_key():

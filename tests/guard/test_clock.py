@@ -21,9 +21,10 @@ from stageguard.report.words import done_words
 EARLY = [-4.0] * 7 + [-2.0, -1.0, 0.0]
 CLOCK = {"curves": {"R": EARLY}}
 CASES = [
-    {"ends": "censored", "stay": "self", "flip": None, "minimum": False},
-    {"ends": "paper", "stay": "free", "flip": None, "minimum": True},
-    {"ends": "censored", "stay": "self", "flip": "exact", "minimum": True},
+    {"ends": "censored", "stay": "self", "flip": None, "durations": False, "minimum": False},
+    {"ends": "paper", "stay": "free", "flip": None, "durations": False, "minimum": True},
+    {"ends": "censored", "stay": "self", "flip": "exact", "durations": False, "minimum": True},
+    {"ends": "paper", "stay": "self", "flip": None, "durations": True, "minimum": False},
 ]
 
 

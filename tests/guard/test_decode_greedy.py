@@ -17,6 +17,7 @@ def greedy_case(seed):
         ends="paper" if seed % 3 else "censored",
         stay="free" if seed % 4 else "self",
         flip=True,
+        durations=False,
         minimum=True,
     )
     mapping["flip_flop"] |= {"method": "greedy", "window_epochs": int(rng.integers(2, 8))}

@@ -15,7 +15,9 @@ from stageguard.guard.kernels import threads_for
 def busy(n_stages, seed, **changes):
     """A profile with everything on, and a night for it."""
     rng = np.random.default_rng([41, seed, n_stages])
-    mapping = random_mapping(rng, n_stages, ends="censored", stay="self", flip=True, minimum=True)
+    mapping = random_mapping(
+        rng, n_stages, ends="censored", stay="self", flip=True, durations=True, minimum=True
+    )
     return mapping | changes, random_probabilities(rng, 30, n_stages, sharpness=2.0)
 
 
@@ -36,7 +38,7 @@ def test_relabelling_the_stages_relabels_the_answer(backend, seed):
 
 def test_a_batch_is_its_nights_one_by_one_to_the_byte(backend):
     rng = np.random.default_rng(6)
-    structured = random_mapping(rng, 3, ends="paper", stay="self", flip=False, minimum=True)
+    structured = random_mapping(rng, 3, ends="paper", stay="self", flip=False, durations=False, minimum=True)
     generic = busy(3, 2)[0]
     greedy = structured | {"flip_flop": {"penalty_nats": 2.0, "window_epochs": 5, "method": "greedy"}}
     for mapping in (structured, generic, greedy):
@@ -61,7 +63,9 @@ def test_a_batch_is_its_nights_one_by_one_to_the_byte(backend):
 @pytest.mark.parametrize("flip", [False, True])
 def test_neither_neighbours_nor_threads_change_a_byte(backend, monkeypatch, n_stages, flip):
     rng = np.random.default_rng([7, n_stages])
-    mapping = random_mapping(rng, n_stages, ends="censored", stay="self", flip=flip, minimum=True)
+    mapping = random_mapping(
+        rng, n_stages, ends="censored", stay="self", flip=flip, durations=False, minimum=True
+    )
     mapping.pop("calibration", None)
     profile = sg.Profile.from_dict(mapping)
     lengths = [24] * 13 + [1, 2, 3, 24, 60, 5] + [17] * 6
@@ -116,6 +120,8 @@ def test_time_reversal_of_a_symmetric_profile(backend, seed):
     rare = [[a, b, float(switch[i, j])] for (i, a), (j, b) in itertools.permutations(enumerate(names), 2)]
     backward = [[b, a, p] for a, b, p in rare]
     mapping = plain(ends="censored", stay="self", min_bout_seconds={"N": 90, "R": 60})
+    if seed % 2:  # a table for every stage and equal selves: leaving is weighed alike in both directions
+        mapping["durations"] = {"W": [0.1, 0.3, 0.2], "N": [0.0, 0.2], "R": [0.2, 0.1]}
     probabilities = random_probabilities(rng, 60, 3)
     one = decode(probabilities, sg.Profile.from_dict(mapping | {"rare": rare}))
     other = decode(probabilities[::-1], sg.Profile.from_dict(mapping | {"rare": backward}))

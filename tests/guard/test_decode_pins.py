@@ -96,8 +96,7 @@ def test_the_pins_that_are_named_are_impossible_by_themselves_and_no_fewer_are_n
 
 
 def test_a_profile_without_any_possible_path_is_refused(backend):
-    rows = {a: {b: float((b == "R" and a != "R") or a + b == "RW") for b in "WNR"} for a in "WNR"}
-    mapping = plain(transitions=rows, min_bout_seconds=dict.fromkeys("WNR", 90))
+    mapping = plain(durations={s: [0.5, 0.5] for s in "WNR"}, min_bout_seconds=dict.fromkeys("WNR", 90))
     for pins in (None, {3: "W"}):
         with pytest.raises(StageGuardError) as error:
             decode(one_hot([0] * 8), sg.Profile.from_dict(mapping), pins=pins)

@@ -1,13 +1,15 @@
 """Each rule of the objective on nights small enough to reckon by hand, and ties."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
 
 import oracle
 import stageguard as sg
-from nights import SCHEME, decode, one_hot, plain, random_mapping, random_probabilities
+from nights import SCHEME, decode, one_hot, plain, random_mapping, random_probabilities, random_transitions
+from stageguard.errors import StageGuardError
 
 
 def test_short_last_bout_is_kept_and_short_first_bout_depends_on_the_ends_rule(backend):
@@ -42,10 +44,71 @@ def test_switch_probabilities_of_a_minimum_bout_follow_the_epoch_length(backend)
     assert flat.score == pytest.approx(8 * np.log(0.98) + 7 * (20 / 30) * np.log(0.9), abs=1e-9)
 
 
+def test_a_bout_of_a_tabled_stage_pays_its_length_and_a_cut_one_its_survival(backend):
+    mapping = plain(durations={"N": [0.0, 0.5, 0.25]})  # hazard of the tail = 0.25 / 0.5
+    profile = sg.Profile.from_dict(mapping)
+
+    def score(labels):
+        result = decode(one_hot(labels, confidence=1 - 1e-7), profile)
+        assert result.hypnogram.labels.tolist() == labels
+        return result.score - len(labels) * np.log(1 - 1e-7)
+
+    stays, switch, leave = np.log(0.9), np.log(0.05), np.log(0.5)
+    assert score([0, 1, 1, 0]) == pytest.approx(np.log(0.5) + switch + leave, abs=1e-9)
+    assert score([0, 1, 1, 1, 0]) == pytest.approx(np.log(0.25) + switch + leave, abs=1e-9)
+    assert score([0, 1, 1, 1, 1, 1, 0]) == pytest.approx(np.log(0.25 * 0.25) + switch + leave, abs=1e-9)
+    assert score([0, 0, 1, 1, 1]) == pytest.approx(stays + switch + np.log(0.5), abs=1e-9)
+    assert score([1, 0, 0]) == pytest.approx(np.log(1.0) + leave + stays, abs=1e-9)
+    assert score([1, 1, 1, 1, 1]) == pytest.approx(np.log(0.25 * 0.5), abs=1e-9)
+
+
+def test_a_geometric_table_is_the_markov_chain(backend):
+    rng = np.random.default_rng(8)
+    names = ("W", "N", "R")
+    for _ in range(5):
+        rows = random_transitions(rng, names)
+        mapping = plain(transitions=rows, ends="paper", stay="self")
+        tables = {name: [1 - rows[name][name]] for name in names}
+        probabilities = random_probabilities(rng, 80, 3)
+        markov = decode(probabilities, sg.Profile.from_dict(mapping))
+        tabled = decode(probabilities, sg.Profile.from_dict(mapping | {"durations": tables}))
+        assert tabled.score == pytest.approx(markov.score, abs=1e-9)
+        assert tabled.hypnogram.labels.tolist() == markov.hypnogram.labels.tolist()
+
+
+def test_a_rare_pair_weighs_the_same_from_a_stage_with_a_geometric_table(backend):
+    probabilities = one_hot([0, 0, 0, 2, 2, 2], confidence=0.9999)
+    mapping = plain(ends="paper", stay="self", rare=[["W", "R", 0.01]])
+    markov = decode(probabilities, sg.Profile.from_dict(mapping))
+    tabled = decode(probabilities, sg.Profile.from_dict(mapping | {"durations": {"W": [0.1]}}))
+    assert markov.hypnogram.labels.tolist() == tabled.hypnogram.labels.tolist() == [0, 0, 0, 2, 2, 2]
+    assert tabled.score == pytest.approx(markov.score, abs=1e-9)
+
+
+def test_a_table_of_lengths_is_bound_to_its_epoch_length(backend):
+    profile = sg.Profile.from_dict(plain(durations={"N": [0.2, 0.3]}))
+    with pytest.raises(StageGuardError, match=r"durations.*30.*20"):
+        decode(one_hot([0] * 8), profile, epoch_seconds=20.0)
+
+
+def test_a_tabled_stage_without_exits_is_never_left_and_never_nan(backend):
+    rows = plain()["transitions"] | {"W": {"W": 1.0, "N": 0.0, "R": 0.0}}
+    try:
+        profile = sg.Profile.from_dict(plain(transitions=rows, durations={"W": [0.2, 0.3]}))
+        result = decode(one_hot([0, 0, 0, 1, 1, 1]), profile)
+    except StageGuardError as error:
+        assert re.search("durations|transitions", str(error))
+    else:
+        assert np.isfinite(result.score)
+        assert all(a == b for a, b in itertools.pairwise(result.stages) if a == "W")
+
+
 def test_structured_and_generic_kernels_agree(backend):
     rng = np.random.default_rng(9)
     for n_stages in (2, 3, 5):
-        mapping = random_mapping(rng, n_stages, ends="paper", stay="self", flip=False, minimum=True)
+        mapping = random_mapping(
+            rng, n_stages, ends="paper", stay="self", flip=False, durations=False, minimum=True
+        )
         generic = mapping | {"flip_flop": {"penalty_nats": 1e-13, "window_epochs": 3, "method": "exact"}}
         probabilities = random_probabilities(rng, 150, n_stages)
         one = decode(probabilities, sg.Profile.from_dict(mapping))

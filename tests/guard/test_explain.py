@@ -19,9 +19,11 @@ from stageguard.guard.solver import solver_for
 from stageguard.night.period import runs
 
 CASES = [
-    {"ends": "censored", "stay": "self", "flip": None, "minimum": False},
-    {"ends": "paper", "stay": "free", "flip": None, "minimum": True},
-    {"ends": "censored", "stay": "self", "flip": "exact", "minimum": True},
+    {"ends": "censored", "stay": "self", "flip": None, "durations": False, "minimum": False},
+    {"ends": "paper", "stay": "free", "flip": None, "durations": False, "minimum": True},
+    {"ends": "censored", "stay": "self", "flip": "exact", "durations": False, "minimum": True},
+    {"ends": "paper", "stay": "self", "flip": None, "durations": True, "minimum": False},
+    {"ends": "censored", "stay": "free", "flip": "exact", "durations": True, "minimum": False},
 ]
 
 

@@ -76,11 +76,11 @@ def shortened(case, n_epochs):
     return mapping, probabilities[:n_epochs], options
 
 
-@pytest.mark.parametrize(("n_stages", "ends", "stay", "flip", "minimum"), COMBINATIONS)
-def test_marginals_at_one_offset_add_up_every_path(backend, n_stages, ends, stay, flip, minimum):
+@pytest.mark.parametrize(("n_stages", "ends", "stay", "flip", "durations", "minimum"), COMBINATIONS)
+def test_marginals_at_one_offset_add_up_every_path(backend, n_stages, ends, stay, flip, durations, minimum):
     n_summed = 0
     for seed in range(4):
-        case = random_case(n_stages, ends, stay, flip, minimum, seed)
+        case = random_case(n_stages, ends, stay, flip, durations, minimum, seed)
         mapping, probabilities, options = shortened(case, {2: 8, 3: 6, 5: 4}[n_stages])
         mapping = with_rules(mapping)
         profile = sg.Profile.from_dict(mapping)
@@ -105,7 +105,7 @@ def test_marginals_at_one_offset_add_up_every_path(backend, n_stages, ends, stay
     assert n_summed >= 1
 
 
-@pytest.mark.parametrize("kind", ["plain", "minimum"])
+@pytest.mark.parametrize("kind", ["plain", "minimum", "lengths"])
 def test_the_posterior_is_the_mean_over_fixed_offsets(backend, kind):
     mapping = with_rules(plain(3, **KINDS[kind]))
     profile = sg.Profile.from_dict(mapping)
@@ -167,7 +167,7 @@ def test_kernels_draw_the_same_nights(kind, seed):
     np.testing.assert_allclose(compiled.probabilities, reference.probabilities, atol=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["minimum", "flip-flop"])
+@pytest.mark.parametrize("kind", ["minimum", "lengths"])
 def test_draws_depend_on_the_seed_alone(backend, kind, monkeypatch):
     profile = sg.Profile.from_dict(with_rules(plain(3, **KINDS[kind])))
     nights = [random_probabilities(np.random.default_rng(75), n, 3) for n in (30, 12)]

@@ -32,11 +32,11 @@ def by_enumeration(evidence, rules, parts):
     return total, marginals
 
 
-@pytest.mark.parametrize(("n_stages", "ends", "stay", "flip", "minimum"), COMBINATIONS)
-def test_posterior_adds_up_every_path(backend, n_stages, ends, stay, flip, minimum):
+@pytest.mark.parametrize(("n_stages", "ends", "stay", "flip", "durations", "minimum"), COMBINATIONS)
+def test_posterior_adds_up_every_path(backend, n_stages, ends, stay, flip, durations, minimum):
     n_summed = 0
     for seed in range(2):
-        case = random_case(n_stages, ends, stay, flip, minimum, seed)
+        case = random_case(n_stages, ends, stay, flip, durations, minimum, seed)
         mapping, probabilities, options, evidence, rules, parts, _, gap, (best, _, _) = case
         profile = sg.Profile.from_dict(mapping)
         if best == -np.inf:
@@ -87,6 +87,7 @@ def test_kernels_agree_on_longer_nights(seed):
         ends="paper" if seed % 2 else "censored",
         stay="self" if seed % 3 else "free",
         flip=seed % 5 == 0,
+        durations=seed % 7 == 0,
         minimum=True,
     )
     names = oracle.SCHEMES[SCHEME[n_stages]]
@@ -176,12 +177,13 @@ def test_a_path_that_products_lose_is_summed_all_the_same(backend, keys, options
     assert found.log_evidence == pytest.approx(evidence[:, 1].sum() + 259 * np.log(0.5), rel=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["minimum", "flip-flop"])
+@pytest.mark.parametrize("kind", ["minimum", "durations", "flip-flop"])
 @pytest.mark.parametrize("seed", range(4))
 def test_pins_against_certain_evidence_lose_no_precision(kind, seed):
     rng = np.random.default_rng([54, seed])
     keys = {
         "minimum": {"min_bout_seconds": {"W": 60.0, "N": 210.0, "R": 90.0}},
+        "durations": {"durations": {"N": [0.0] * 30 + [0.5], "W": [0.3, 0.2]}},
         "flip-flop": {"flip_flop": {"penalty_nats": 800.0, "window_epochs": 5, "method": "exact"}},
     }[kind]
     profile = sg.Profile.from_dict(plain(3, **keys))

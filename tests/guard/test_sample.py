@@ -23,6 +23,7 @@ KINDS = {
     "minimum": {"min_bout_seconds": {"N": 90.0, "R": 60.0}, "ends": "paper"},
     "cut minimum": {"min_bout_seconds": {"W": 60.0, "N": 120.0}},
     "flip-flop": {"flip_flop": {"penalty_nats": 1.5, "window_epochs": 4, "method": "exact"}},
+    "lengths": {"durations": {"N": [0.2, 0.5], "R": [0.0, 0.3, 0.3]}, "ends": "paper"},
     "long minimum": {"min_bout_seconds": {"N": 300.0}},
     "free": {"transition_weight": 0.0},
 }
@@ -102,6 +103,7 @@ def test_every_draw_is_a_path_the_profile_allows(backend, seed):
         ends="paper" if seed % 2 else "censored",
         stay="self",
         flip=seed % 3 == 0,
+        durations=seed % 4 == 0,
         minimum=True,
     )
     probabilities = random_probabilities(rng, 40, n_stages)

@@ -98,7 +98,7 @@ def sleepy_rows(rng, n_epochs):
 
 
 def case_of(rng, seed):
-    kinds = {"ends": "censored", "stay": "self", "flip": False}
+    kinds = {"ends": "censored", "stay": "self", "flip": False, "durations": False}
     return random_mapping(rng, 3, epoch=MINUTE, minimum=seed % 3 == 0, **kinds)
 
 

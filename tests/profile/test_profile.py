@@ -21,7 +21,7 @@ def test_defaults_are_as_documented():
     assert (profile.transition_weight, profile.strength) == (1.0, None)
     assert (profile.prior_exponent, profile.prior) == (0.0, None)
     assert (profile.rare_probability, profile.rare, profile.tvr_pairs) == (0.001, (), ())
-    assert (dict(profile.min_bout_seconds), dict(profile.bands)) == ({}, {})
+    assert (dict(profile.min_bout_seconds), dict(profile.durations), dict(profile.bands)) == ({}, {}, {})
     assert profile.flip_flop == FlipFlop(penalty_nats=0.0, window_epochs=5, method="exact")
     assert profile.calibration == Calibration(temperature=1.0, biases=None)
     assert dict(profile.provenance) == {}
@@ -45,6 +45,7 @@ def test_every_key_arrives():
     assert list(profile.min_bout_seconds.items()) == [("W", 30.0), ("R", 60.0)]
     assert profile.flip_flop == FlipFlop(2.0, 7, "greedy")
     assert profile.calibration == Calibration(1.5, (0.0, 0.0, 0.25))
+    assert dict(profile.durations) == {"R": (0.25, 0.25)}
     assert profile.bands["tvr_percent"] == Band(0.0, 1.0, "nights", "%")
     assert profile.provenance["cohorts"][0]["name"] == "a"
 
@@ -65,7 +66,7 @@ def test_nothing_can_be_changed():
     profile = Profile.from_dict(FULL)
     with pytest.raises(AttributeError):
         profile.stay = "self"
-    for table in (profile.min_bout_seconds, profile.bands, profile.provenance):
+    for table in (profile.min_bout_seconds, profile.durations, profile.bands, profile.provenance):
         with pytest.raises(TypeError):
             table["new"] = 1
     with pytest.raises(TypeError):
@@ -126,6 +127,7 @@ HELD = {"n_nights": 9, "errors": {"tst_minutes": [[1.0]] * 9}}
         {"strength": {"rule": "match", "fi_target": 0.1}},
         {"min_bout_seconds": {"R": 90}},
         {"calibration": {"temperature": 2.0}},
+        {"durations": {"R": [0.1, 0.2]}},
         {"epoch_seconds": 20.0},
         {"rare": [["W", "R"]]},
     ],

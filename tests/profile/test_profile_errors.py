@@ -145,6 +145,10 @@ def test_every_number_has_its_range(path):
         # sums and lists
         ("transitions.W", {"W": 0.5, "N": 0.4}, ("transitions.W sums to 0.9, expected 1 (within 0.001).",)),
         ("prior", {"W": 0.2, "N": 0.5, "R": 0.2}, ("prior sums to 0.9",)),
+        ("durations.R", [0.6, 0.6], ("durations.R sums to 1.2, expected at most 1",)),
+        ("durations.R", [], ("durations.R", "length", "at least 1")),
+        ("durations.R", [0.5, 0.0], ("durations.R ends in 0",)),
+        ("durations.R", [0.5, -0.1], ("durations.R[1] is -0.1", UNIT)),
         ("joint", {"threshold": 1, "indicators": {}}, ("joint.indicators", "at least 1")),
         ("shares", {"cohorts": {}}, ("shares.cohorts", "at least 1")),
         ("shares", {"cohorts": {"a": {"W": [0.1, 0.1]}}}, ("'N'", "missing", "shares.cohorts.a")),

@@ -39,6 +39,7 @@ def test_defaults_are_left_out_of_the_document():
         min_bout_seconds={},
         flip_flop={"penalty_nats": 0, "window_epochs": 5, "method": "exact"},
         calibration={"temperature": 1},
+        durations={},
         bands={},
         provenance={},
     )

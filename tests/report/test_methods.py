@@ -44,6 +44,7 @@ FULL = {
     "transitions": ROWS,
     "calibration": {"temperature": 1.3, "biases": {"W": 0.5, "N": -0.25, "R": 0.0}},
     "clock": {"weight": 0.75, "step_minutes": 5.0, "curves": {"R": [-3.0, -2.0, -1.0]}},
+    "durations": {"W": [0.5, 0.3, 0.2]},
     "provenance": {
         "n_nights": 25,
         "n_subjects": 24,
@@ -73,6 +74,7 @@ SAID = {
     "transitions": "log transition probabilities",
     "calibration": "a temperature of 1.3",
     "clock": "In the first 10 min of sleep, R was weighted",
+    "durations": "Bouts of W were scored by the distribution of their lengths",
     "provenance": "fitted to 25 nights of 24 sleepers, starting from human-psg-3; its settings (fixed "
     "0.35) were chosen "
     "by cross-validation of 2 candidates",
@@ -127,7 +129,7 @@ def test_each_part_of_a_profile_is_in_the_paragraph(key):
 
 
 @pytest.mark.parametrize(
-    "key", ["prior_exponent", "rare", "min_bout_seconds", "flip_flop", "calibration", "clock"]
+    "key", ["prior_exponent", "rare", "min_bout_seconds", "flip_flop", "calibration", "clock", "durations"]
 )
 def test_a_part_that_is_off_is_not_in_the_paragraph(key):
     assert SAID[key] not in sg.methods_text(everything(key))

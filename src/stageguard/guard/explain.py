@@ -12,9 +12,9 @@ from typing import Literal
 
 import numpy as np
 
-from stageguard.arrays import ComparedByValue, Floats, Labels, Mask
+from stageguard.arrays import ComparedByValue, Floats, Indices, Labels, Mask
 from stageguard.errors import InputError
-from stageguard.guard.automaton import compile_tables, weigh
+from stageguard.guard.automaton import Durations, compile_tables, weigh
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.night import Night
 from stageguard.guard.solver import Solver, solver_for
@@ -62,7 +62,7 @@ class Change(ComparedByValue):
     # the time since sleep onset; "several together" if no single rule did
     rule: Rule
     evidence_nats: float  # given up: of the stager's choice minus of the decoded stages, as weighed
-    prior_nats: float  # gained in transitions and the flip-flop window
+    prior_nats: float  # gained in transitions, bout lengths and the flip-flop window
     score: float  # of the decoded night
     counterfactual_score: float  # of the best night that keeps the stager's choice; -inf if none may
 
@@ -181,15 +181,29 @@ def _prior_gained(result: Decoding, regions: Sequence[tuple[int, int]]) -> list[
     output = result.hypnogram.labels
     hybrid = np.where(result.changed, result.night.argmax, output)  # the stager's path, gaps bridged
     starts = [start for start, _ in result.night.spans]
+    began, ends = _bout_starts(output), len(hybrid) - _bout_starts(hybrid[::-1])[::-1]
     gained = []
     for first, end in regions:
         low, high = result.night.spans[bisect_right(starts, first) - 1]
-        # only the epochs within the window on either side matter
-        low, high = max(low, first - score.window_epochs), min(high, end + score.window_epochs)
+        # only epochs nearby matter: the window on either side and, if bout lengths count, the bouts next to
+        # the change with one epoch more, so that they do not look cut
+        left, right = first - score.window_epochs, end + score.window_epochs
+        if score.counts_lengths:
+            left = min(left, int(began[first - 1]) - 1) if first > low else left
+            right = max(right, int(ends[end]) + 1) if end < high else right
+        low, high = max(low, left), min(high, right)
         before = hybrid[low:high].copy()
         hybrid[first:end] = output[first:end]
         gained.append(score(hybrid[low:high]) - score(before))
     return gained
+
+
+def _bout_starts(labels: Labels) -> Indices:
+    """Return the first epoch of each epoch's bout, (n_epochs,)."""
+    begins = np.ones(len(labels), dtype=bool)
+    begins[1:] = labels[1:] != labels[:-1]
+    starts: Indices = np.maximum.accumulate(np.where(begins, np.arange(len(labels)), 0))
+    return starts
 
 
 def _deciding_rules(result: Decoding, regions: Sequence[tuple[int, int]]) -> list[Rule]:
@@ -283,16 +297,18 @@ def _without(profile: Profile, key: str) -> Profile:
 
 
 class PathScorer:
-    """Score of a path by a profile's transitions and flip-flop window, in nats.
+    """Score of a path by a profile's transitions, bout lengths and flip-flop window, in nats.
 
-    Minimum bouts do not count, so that a path which they forbid has a score, too. A transition of probability
-    0 counts as -1000 nats.
+    Minimum bouts do not count, so that a path which they forbid has a score, too. A transition or bout length
+    of probability 0 counts as -1000 nats.
     """
 
     def __init__(self, profile: Profile, epoch_seconds: float, transition_weight: float) -> None:
         tables = compile_tables(profile, epoch_seconds)
         self._stay = np.maximum(weigh(tables.stay, transition_weight), FORBIDDEN_NATS)
         self._change = np.maximum(weigh(tables.change, transition_weight), FORBIDDEN_NATS)
+        self._weight = transition_weight
+        self._profile = profile
         flip = profile.flip_flop
         self._flip_nats, self._window = flip.penalty_nats, flip.window_epochs
 
@@ -301,6 +317,8 @@ class PathScorer:
         before, after = labels[:-1], labels[1:]
         moved = before != after
         total = float(self._stay[after[~moved]].sum() + self._change[before[moved], after[moved]].sum())
+        if self.counts_lengths:
+            total += self._bout_lengths(labels)
         if self._flip_nats:
             total -= self._flip_nats * self._count_flips(labels, np.flatnonzero(moved) + 1)
         return total
@@ -309,6 +327,21 @@ class PathScorer:
     def window_epochs(self) -> int:
         """Number of epochs next to a change whose transitions and flips it can alter."""
         return self._window if self._flip_nats else 1
+
+    @property
+    def counts_lengths(self) -> bool:
+        """Whether bout lengths count, which also changes next to a bout alter."""
+        return bool(self._profile.durations) and self._weight > 0
+
+    def _bout_lengths(self, labels: Labels) -> float:
+        names, total = self._profile.scheme.names, 0.0
+        for name, table in self._profile.durations.items():
+            for first, end in runs(labels == names.index(name)):
+                lengths = Durations.from_table(table, end - first)
+                is_cut = end == len(labels) or (first == 0 and self._profile.ends == "censored")
+                known: Floats = lengths.log_survival if is_cut else lengths.log_length
+                total += max(self._weight * float(known[end - first - 1]), FORBIDDEN_NATS)
+        return total
 
     def _count_flips(self, labels: Labels, changes: np.ndarray[tuple[int], np.dtype[np.intp]]) -> int:
         """Count changes to a stage that was seen 2 to `window_epochs` epochs before."""

@@ -116,7 +116,7 @@ def posterior(
     """Return the probability of each stage in each epoch, given the whole night and the profile.
 
     Sums over every path that the profile allows, exactly. A path counts in proportion to exp(score), with the
-    score that `decode` maximises, so that minimum bouts, ends, quality, pins, gaps and segments
+    score that `decode` maximises, so that minimum bouts, bout lengths, ends, quality, pins, gaps and segments
     count as they do there. Under a profile with `posterior` rules, it is the mean over 32 fixed offsets of
     the stages, each of which makes the stager wrong in the same way all night, whatever the strength of the
     path. Under any other, the strength is that of `decode`. The flip-flop window is always the exact one;

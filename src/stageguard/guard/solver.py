@@ -32,8 +32,8 @@ SUMS_STAGES = 5
 SUMS_MINIMUM = 8
 
 NO_PATH = (
-    "no path obeys the profile's forbidden transitions and minimum bouts. Give every transition that may "
-    "occur a probability above 0, or shorten min_bout_seconds."
+    "no path obeys the profile's forbidden transitions, bout lengths and minimum bouts. Give every "
+    "transition that may occur a probability above 0, or shorten min_bout_seconds."
 )
 
 Bouts = tuple[Floats, Floats, Ints32, bool]  # stay, change (a row per transition weight), minimum, censored
@@ -63,8 +63,8 @@ class Solver:
         self.tables = compile_tables(profile, epoch_seconds)
         self.n_stages = profile.scheme.n_stages
         flip, active = profile.flip_flop, kernels_module.active
-        self.is_greedy = flip.is_greedy
-        has_only_bouts = flip.penalty_nats == 0
+        self.is_greedy = flip.is_greedy and not profile.durations
+        has_only_bouts = flip.penalty_nats == 0 and not profile.durations
         longest = int(self.tables.minimum_epochs.max())
         self.is_structured = (
             has_only_bouts and longest <= active.LONGEST_MINIMUM and self.n_stages <= active.MOST_STAGES

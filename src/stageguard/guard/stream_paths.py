@@ -46,7 +46,7 @@ class StreamPaths:
     ) -> None:
         a = automaton
         self.stage, self.first, self.source, self.target = a.stage, a.first, a.source, a.target
-        self.weight, self.initial = a.weight, a.initial
+        self.weight, self.initial, self.final = a.weight, a.initial, a.final_weight
         self.max_lag, self.most_bridged, self.clock = max_lag, most_bridged, clock
         n_stages = int(a.stage.max()) + 1
         self.uniform = np.full(n_stages, -math.log(n_stages))
@@ -78,7 +78,7 @@ class StreamPaths:
             self._push_missing()
         else:
             if self.n_missing:
-                self._check_possible(self.n_missing + 1)
+                self._check_possible(self.n_missing + 1, ends=False)
             self._bridge()
             timed = self._timed(evidence, own)
             if not self._step(timed):
@@ -95,6 +95,7 @@ class StreamPaths:
     def _push_missing(self) -> None:
         is_gap = self.n_missing_run + 1 > self.most_bridged
         if is_gap and self.is_running:
+            self._check_possible(0, ends=True)
             self._close()  # too long to bridge: the stretch ended before it
         self.n_epochs += 1
         self.n_missing += 1
@@ -107,7 +108,7 @@ class StreamPaths:
         """Return the labels of all epochs not given out yet, and start anew."""
         self.out = []
         if self.is_running:
-            self._check_possible(self.n_missing)
+            self._check_possible(self.n_missing, ends=True)
             self._bridge()
             self._close()
         self._commit(-1, self.n_epochs)
@@ -121,14 +122,14 @@ class StreamPaths:
         nats = self.clock.nats(self._n_solved, own)
         return evidence + nats if nats.any() else evidence
 
-    def _check_possible(self, n_steps: int) -> None:
-        """Refuse unless some path can go on for `n_steps` epochs."""
+    def _check_possible(self, n_steps: int, *, ends: bool) -> None:
+        """Refuse unless some path can go on for `n_steps` epochs and, if `ends`, end there."""
         alive = (self.scores if self.is_running else self.initial) > -np.inf  # (n_states,)
         for _ in range(n_steps if self.is_running else n_steps - 1):
             following = np.zeros_like(alive)
             following[self.target[alive[self.source] & (self.weight > -np.inf)]] = True
             alive = following
-        if not alive.any():
+        if not (alive & (self.final > -np.inf) if ends else alive).any():
             raise InputError(f"epoch {self.n_epochs}: {NO_PATH}")
 
     def _bridge(self) -> None:
@@ -204,8 +205,8 @@ class StreamPaths:
 
     def _decide_oldest(self) -> None:
         """Drop the paths that differ at the oldest pending epoch from the best path without a dead end."""
-        lasting = np.where(self.goes_on, self.scores, -np.inf)
-        best = int((lasting if lasting.max() > -np.inf else self.scores).argmax())
+        lasting = np.where(self.goes_on, self.scores + self.final, -np.inf)
+        best = int(lasting.argmax()) if lasting.max() > -np.inf else self._best()
         chosen = self._oldest(self.state_bouts[best])
         for j, bout in enumerate(self.state_bouts):
             if bout is not None and self._oldest(bout) is not chosen:
@@ -214,6 +215,11 @@ class StreamPaths:
     def _oldest(self, bout: Bout | None) -> Bout:
         """Return a path's bout at the oldest pending epoch."""
         return [earlier for earlier in self._line(bout) if earlier.start <= self.n_committed][-1]
+
+    def _best(self) -> int:
+        """Return the best state if the recording ended now."""
+        ending = self.scores + self.final
+        return int((ending if ending.max() > -np.inf else self.scores).argmax())
 
     def _endless(self) -> Mask:
         """Return the states from which some path can go on for ever."""
@@ -228,7 +234,7 @@ class StreamPaths:
 
     def _close(self) -> None:
         """Give out the best path to its end; the next row begins a stretch."""
-        self._lay(self._line(self.state_bouts[int(self.scores.argmax())]), self._n_solved)
+        self._lay(self._line(self.state_bouts[self._best()]), self._n_solved)
         self._leave()
 
     def state(self) -> dict[str, Any]:

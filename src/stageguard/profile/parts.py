@@ -36,6 +36,14 @@ def sums_to_one(values: tuple[float, ...], where: str) -> tuple[float, ...]:
     return values
 
 
+def _are_durations(table: tuple[float, ...], where: str) -> tuple[float, ...]:
+    if sum(table) > 1 + 1e-9:
+        raise InputError(f"{where} sums to {sum(table):.6g}, expected at most 1; the rest is the tail.")
+    if table[-1] == 0:
+        raise InputError(f"{where} ends in 0, expected a last entry above 0: its hazard is that of the tail.")
+    return table
+
+
 def _are_kinds_of_night(table: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     return checks.mapping(table, where, KINDS_OF_NIGHT)
 
@@ -45,6 +53,7 @@ Weight = Annotated[float, Range(0, 1000)]  # of transitions
 PerStage = Annotated[tuple[Share, ...], ByName()]
 Row = Annotated[tuple[Share, ...], ByName(complete=False), sums_to_one]  # stages left out have 0
 Rows = Annotated[tuple[Row, ...], ByName()]
+Durations = Annotated[tuple[Share, ...], Range(low=1), _are_durations]  # of bouts of 1, 2, ... epochs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

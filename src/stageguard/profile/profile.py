@@ -26,6 +26,7 @@ from stageguard.profile.parts import (
     Calibration,
     Caution,
     Clock,
+    Durations,
     ExpertShares,
     FlipFlop,
     Joint,
@@ -54,7 +55,6 @@ _EXCLUDES = {
 }
 # Keys that profiles had, and why they have them no more.
 _REMOVED = {
-    "durations": "how long bouts last follows from the transitions and min_bout_seconds",
     "estimators": "every statistic is counted on the decoded stages",
     "fingerprint": "nights are known by the names of their stager and cohort",
     "taught_by": "nights that a profile was fitted to are not recognised",
@@ -65,7 +65,7 @@ NOT_DECODING = {
     *("tvr_pairs", "streaming", "posterior", "bands", "joint", "shares", "intervals", "base", "provenance"),
 }
 OFF = "off"  # the strength that switches the guard off
-_GUARD = ["min_bout_seconds", "flip_flop", "clock", "posterior", "calibration", "prior_exponent"]
+_GUARD = ["min_bout_seconds", "flip_flop", "durations", "clock", "posterior", "calibration", "prior_exponent"]
 
 
 class _OfRare(tuple[tuple[str, str], ...]):
@@ -145,6 +145,7 @@ class Profile(ShownInNotebooks):
     clock: Clock | None = None
     streaming: StreamingRules | None = None
     posterior: PosteriorRules | None = None  # None: posterior and draws act at the strength of the path
+    durations: Annotated[Mapping[str, Durations], ByName(complete=False)] = field(default_factory=_nothing)
     bands: Mapping[str, Band] = field(default_factory=_nothing)
     joint: Joint | None = None
     shares: ExpertShares | None = None
@@ -515,6 +516,12 @@ def _check_together(profile: Profile) -> None:
     for key in ("clock", "posterior"):
         if getattr(profile, key) is not None and scheme.wake is None:
             raise InputError(f"{key} needs sleep onset, expected a stage that is wake. Name it: wake.")
+    for stage in profile.durations:
+        row = profile.transitions[scheme.names.index(stage)]
+        if not any(p for name, p in zip(scheme.names, row, strict=True) if name != stage):
+            raise InputError(
+                f"durations.{stage} says how bouts end, but transitions.{stage} has no way out of it."
+            )
     _check_pairs(_ends(profile.rare), "rare", scheme)
     _check_pairs(profile.tvr_pairs, "tvr_pairs", scheme)
     checks.known_keys(profile.bands, "bands", indicators_of(scheme.names))

@@ -165,6 +165,8 @@ def _rules(profile: Profile) -> dict[str, str]:
         rules["calibration"] = f"temperature {temperature:g}{added}"
     if profile.share_repair is not None:
         rules["repaired shares"] = profile.share_repair.describe(profile.scheme.names)
+    if profile.durations:
+        rules["explicit bout lengths"] = ", ".join(profile.durations)
     if profile.prior_exponent:
         rules["prior exponent"] = f"{profile.prior_exponent:g}"
     return rules
