@@ -14,7 +14,7 @@ from stageguard.formats.registry import formats, named
 
 SOURCE = """
 from stageguard.formats.file_format import STAGES_ALONE, FileFormat
-from stageguard.formats.raw_night import RawHypnogram, of_stages
+from stageguard.formats.night import RawHypnogram, of_stages
 
 
 def read(path, options):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from messages import mentions, naming
 from stageguard.errors import FileFormatError
-from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.night import FileOptions
 from stageguard.formats.read import read_density, read_density_file
 
 P = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [np.nan] * 3])

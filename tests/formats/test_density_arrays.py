@@ -10,7 +10,7 @@ import pytest
 import stageguard as sg
 from messages import each_mentions, mentions, naming
 from stageguard.errors import FileFormatError, InputError, StageGuardWarning
-from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.night import FileOptions
 from stageguard.formats.read import read_density_file, read_density_object
 
 FIVE = ["W", "N1", "N2", "N3", "R"]

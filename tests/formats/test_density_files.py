@@ -10,7 +10,7 @@ import pytest
 import stageguard as sg
 from messages import each_mentions, mentions, naming
 from stageguard.errors import FileFormatError, InputError, MissingExtraError, StageGuardWarning
-from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.night import FileOptions
 from stageguard.formats.read import read_density_file
 
 P = np.random.default_rng(9).dirichlet(np.ones(5), 10)

@@ -10,7 +10,7 @@ import pytest
 import stageguard as sg
 from messages import each_mentions, mentions
 from stageguard.errors import InputError
-from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.night import FileOptions
 from stageguard.formats.read import read_density_object
 
 pd = pytest.importorskip("pandas")

@@ -11,7 +11,7 @@ import stageguard as sg
 from messages import each_mentions, naming
 from recording_files import channel, write_edf
 from stageguard.errors import FileFormatError, InputError
-from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.night import FileOptions
 from stageguard.formats.read import read_density_file
 
 P = np.random.default_rng(4).dirichlet(np.ones(5), 12)  # W R N1 N2 N3, Luna's order

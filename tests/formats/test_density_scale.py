@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 import stageguard as sg
 from messages import each_mentions, mentions, naming
 from stageguard.errors import InputError
-from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.night import FileOptions
 from stageguard.formats.read import read_density_object
 
 WNR = ("W", "N", "R")

@@ -12,7 +12,7 @@ import pytest
 import stageguard as sg
 from messages import mentions, naming
 from stageguard.errors import FileFormatError, InputError
-from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.night import FileOptions
 from stageguard.formats.read import read_density_file, read_density_object
 
 yasa = pytest.importorskip("yasa")

@@ -14,7 +14,7 @@ import pytest
 import stageguard as sg
 from messages import mentions, naming
 from stageguard.errors import FileFormatError, InputError, MissingFileError, StageGuardError
-from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 
 P = np.random.default_rng(6).dirichlet(np.ones(5), 8)

@@ -10,7 +10,7 @@ import stageguard as sg
 from messages import mentions, naming
 from stage_files import NIGHT, bids, lines, runs, write
 from stageguard.errors import FileFormatError
-from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.registry import detect
 

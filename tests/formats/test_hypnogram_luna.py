@@ -11,7 +11,7 @@ from messages import mentions
 from recording_files import START, channel, write_edf
 from stage_files import NIGHT, lines, luna_annot, luna_stages, write
 from stageguard.errors import FileFormatError
-from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 
 

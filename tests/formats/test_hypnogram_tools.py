@@ -22,7 +22,7 @@ from stage_files import (
     write,
 )
 from stageguard.errors import FileFormatError, InputError
-from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.night import FileOptions
 from stageguard.formats.read import is_hypnogram, read_hypnogram_file
 from stageguard.formats.registry import detect, formats
 

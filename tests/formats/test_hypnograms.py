@@ -12,8 +12,8 @@ import nights
 import stageguard as sg
 from messages import mentions, naming
 from stageguard.errors import FileFormatError
+from stageguard.formats.night import FileOptions
 from stageguard.formats.outputs import sidecar_sha256, write_decoding
-from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import is_hypnogram, read_hypnogram, read_hypnogram_file
 from stageguard.night.stages import AASM5, WNR3, WS2, StageScheme
 from stageguard.synthetic.night import simulate_night

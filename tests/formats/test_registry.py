@@ -15,8 +15,8 @@ from messages import naming
 from stageguard.errors import FileFormatError, InputError
 from stageguard.formats import registry, sniffing
 from stageguard.formats.file_format import FileFormat
+from stageguard.formats.night import ONLY_PROBABILITIES, Reader
 from stageguard.formats.objects import OBJECTS
-from stageguard.formats.raw_night import ONLY_PROBABILITIES, Reader
 from stageguard.formats.registry import detect, formats, named
 
 KINDS = ("density", "hypnogram", "write")

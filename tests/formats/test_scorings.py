@@ -22,7 +22,7 @@ from recording_files import (
     write_edf_hypnogram,
 )
 from stageguard.errors import FileFormatError, StageGuardWarning
-from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.night import FileOptions
 from stageguard.formats.read import is_hypnogram, read_hypnogram_file
 from stageguard.formats.sniffing import xml_root
 from stageguard.formats.tools.edf_annotations import lights, read_edf_annotations

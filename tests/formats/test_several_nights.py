@@ -13,7 +13,7 @@ import stageguard as sg
 from messages import mentions
 from stageguard.errors import FileFormatError, StageGuardError
 from stageguard.formats.companions import read_quality
-from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.night import FileOptions
 
 NAMES = ("W", "N1", "N2", "N3", "R")
 P = np.random.default_rng(4).dirichlet(np.ones(5), 40)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from messages import each_mentions, mentions, naming
 from stageguard.checks import MISSING_WORDS
 from stageguard.errors import FileFormatError, InputError
-from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.night import FileOptions
 from stageguard.formats.read import read_density, read_density_file
 from stageguard.formats.tables.delimited import even_rows, rows_below
 from stageguard.formats.tables.table import Table

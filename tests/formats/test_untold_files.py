@@ -10,7 +10,7 @@ from stageguard.formats.cohort_table import open_table
 
 import stageguard as sg
 from messages import mentions
-from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.night import FileOptions
 
 
 def refusal(path):

@@ -14,7 +14,7 @@ import stageguard as sg
 from messages import each_mentions, mentions, naming
 from stageguard.errors import InputError, StageGuardWarning
 from stageguard.formats.events import read_events
-from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.registry import named
 

@@ -20,8 +20,8 @@ from cli_runner import Runner, write_night
 from messages import naming
 from nights import decode, one_hot, plain
 from report_samples import full, full_night, gaps_and_no_rem, mouse, mouse_day
+from stageguard.formats.night import Event
 from stageguard.formats.outputs import REVIEW_SENTENCE
-from stageguard.formats.raw_night import Event
 from stageguard.guard.decode import without_clock
 from stageguard.measures.bouts import hypnogram_before
 from stageguard.measures.intervals import OF_GOOD_STAGERS, WITHHELD

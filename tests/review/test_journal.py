@@ -19,7 +19,7 @@ import stageguard as sg
 from messages import naming
 from review_nights import STRICT, asked, do, open_review, write_probabilities
 from stageguard.errors import FileFormatError, InputError, OutputError
-from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.night import FileOptions
 from stageguard.review.journal import read_journal, sealed_line
 from stageguard.review.review import ConflictError, Review, ReviewSession
 from stageguard.review.scorings import read_reviewed

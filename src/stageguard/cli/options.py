@@ -23,7 +23,7 @@ from stageguard.formats.companions import (
     parse_start,
     read_quality,
 )
-from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.night import FileOptions
 from stageguard.profile.profile import Profile
 from stageguard.profile.stagers import Training
 from stageguard.runner.decode_one import DecodeOptions, read_with

@@ -20,8 +20,8 @@ from stageguard.formats.density import DEFAULT_EPOCH_SECONDS
 from stageguard.formats.events import read_events
 from stageguard.formats.file_format import Kind
 from stageguard.formats.hypnogram import HypnogramFile, column_of_stages
+from stageguard.formats.night import NOTHING_RECORDED, FileOptions, Recorded
 from stageguard.formats.outputs import TSV_SUFFIX, is_output
-from stageguard.formats.raw_night import NOTHING_RECORDED, FileOptions, Recorded
 from stageguard.formats.read import (
     has_column,
     is_hypnogram,
@@ -58,7 +58,7 @@ from stageguard.runner.verify import decode_recorded
 from stageguard.storage import is_folder
 
 if TYPE_CHECKING:
-    from stageguard.formats.raw_night import Event
+    from stageguard.formats.night import Event
 
 KINDS: tuple[Kind, ...] = ("density", "hypnogram")
 

@@ -24,7 +24,7 @@ from typing import Any
 from stageguard import checks
 from stageguard.datasets import Entry, dataset_error
 from stageguard.errors import InputError
-from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.recordings.edf import read_edf_recording
 from stageguard.formats.recordings.read import build_recording, lay_over

@@ -12,7 +12,7 @@ from stageguard import checks
 from stageguard.datasets import Entry, dataset_error
 from stageguard.files import is_synthetic
 from stageguard.formats.annotations import stage_epochs
-from stageguard.formats.raw_night import Event
+from stageguard.formats.night import Event
 from stageguard.formats.recordings.edf import read_edf_recording
 from stageguard.formats.recordings.wfdb import read_wfdb_annotations
 from stageguard.night.hypnogram import UNSCORED, Hypnogram

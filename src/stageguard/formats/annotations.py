@@ -20,8 +20,8 @@ from stageguard.errors import warn
 from stageguard.files import file_error
 from stageguard.formats.density import LONGEST_EPOCH, MOST_EPOCHS, SHORTEST_EPOCH, listed
 from stageguard.formats.hypnogram import STAGE_COLUMNS, UNSCORED_WORDS, is_stage, unknown_stage
+from stageguard.formats.night import Event, FileOptions, RawHypnogram
 from stageguard.formats.outgoing import Outgoing
-from stageguard.formats.raw_night import Event, FileOptions, RawHypnogram
 from stageguard.formats.recordings.raw import LONGEST_SECONDS
 from stageguard.formats.tables.table import Table, as_number
 from stageguard.formats.tables.timing import TOLERANCE, durations_by_onsets

@@ -24,8 +24,8 @@ from stageguard.checks import MISSING_WORDS
 from stageguard.errors import FileFormatError, InputError, StageGuardError, error_message
 from stageguard.files import file_error, file_sha256, open_text, seekable_file, write_cell
 from stageguard.formats.density import MOST_EPOCHS, build_density, listed
+from stageguard.formats.night import FileOptions, RawDensity
 from stageguard.formats.outputs import column_meanings, table_columns
-from stageguard.formats.raw_night import FileOptions, RawDensity
 from stageguard.formats.sniffing import first_cells, first_lines, read_head
 from stageguard.formats.tables.delimited import (
     DELIMITERS,

@@ -30,8 +30,8 @@ from stageguard.formats.density import DensityFile, existing_file
 from stageguard.formats.events import by_onset, with_events_of, with_plain_events
 from stageguard.formats.file_format import FileFormat
 from stageguard.formats.losses import lost_events, lost_in
+from stageguard.formats.night import BOTH, FileOptions
 from stageguard.formats.outgoing import Outgoing, outgoing_of_night
-from stageguard.formats.raw_night import BOTH, FileOptions
 from stageguard.formats.read import (
     ParsedFile,
     density_options,

@@ -18,7 +18,7 @@ from stageguard.errors import (
     StageGuardWarning,
 )
 from stageguard.files import checked_file, file_error
-from stageguard.formats.raw_night import FileOptions, RawDensity, Where
+from stageguard.formats.night import FileOptions, RawDensity, Where
 from stageguard.night.hypnodensity import (
     ROUNDED,
     Hypnodensity,

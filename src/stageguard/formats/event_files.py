@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from stageguard.formats.annotations import ANNOTATED_AT, ANNOTATOR, CHANNEL_MARK, DESCRIPTION
+from stageguard.formats.night import Event
 from stageguard.formats.outgoing import number, plain_text
-from stageguard.formats.raw_night import Event
 from stageguard.formats.tools.bids import MISSING, OWN_KEY
 from stageguard.formats.tools.edf_annotations import DECIMALS, header_code, header_start
 from stageguard.formats.tools.luna import COLUMNS as LUNA_COLUMNS

@@ -11,8 +11,8 @@ from stageguard.arrays import DAY_SECONDS
 from stageguard.errors import InputError
 from stageguard.formats import registry
 from stageguard.formats.file_format import FileFormat
+from stageguard.formats.night import Event, FileOptions, RawNight
 from stageguard.formats.outgoing import Outgoing
-from stageguard.formats.raw_night import Event, FileOptions, RawNight
 from stageguard.formats.tables.timing import TOLERANCE
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.timing import part_of, seconds_between

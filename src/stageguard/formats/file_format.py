@@ -9,8 +9,8 @@ from typing import Literal
 
 from stageguard import checks
 from stageguard.errors import InputError
+from stageguard.formats.night import Reader
 from stageguard.formats.outgoing import Content, Outgoing
-from stageguard.formats.raw_night import Reader
 from stageguard.formats.sniffing import Sniff
 
 Kind = Literal["density", "hypnogram", "write"]

@@ -13,7 +13,7 @@ from stageguard.checks import MISSING_WORDS
 from stageguard.errors import InputError, did_you_mean
 from stageguard.files import file_error, load_json
 from stageguard.formats.density import DEFAULT_EPOCH_SECONDS, MOST_EPOCHS, settle_epoch_seconds
-from stageguard.formats.raw_night import NOTHING_RECORDED, FileOptions, RawHypnogram, Recorded
+from stageguard.formats.night import NOTHING_RECORDED, FileOptions, RawHypnogram, Recorded
 from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, split_line
 from stageguard.formats.tables.table import NAMELESS, as_number
 from stageguard.night.hypnogram import UNSCORED, Hypnogram

@@ -13,8 +13,8 @@ import numpy as np
 from stageguard.errors import FileFormatError, InputError, OutputError
 from stageguard.formats.events import MOST_TEXTS
 from stageguard.formats.file_format import FileFormat
+from stageguard.formats.night import FileOptions
 from stageguard.formats.outgoing import Content, Outgoing, standard_scheme
-from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import read_density_file, read_hypnogram_file
 from stageguard.formats.tables.timing import TOLERANCE
 from stageguard.night.hypnodensity import Hypnodensity

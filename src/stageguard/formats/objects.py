@@ -21,7 +21,7 @@ from stageguard.files import file_error
 from stageguard.formats.density import DensityFile, listed, pool, settle_epoch_seconds
 from stageguard.formats.file_format import EPOCH_LENGTH, NUMBERS_ALONE, PROBABILITIES, START, Kind
 from stageguard.formats.hypnogram import NUMBERINGS, names_of
-from stageguard.formats.raw_night import (
+from stageguard.formats.night import (
     FileOptions,
     RawDensity,
     RawHypnogram,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from stageguard.errors import InputError
-from stageguard.formats.raw_night import Event
+from stageguard.formats.night import Event
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram

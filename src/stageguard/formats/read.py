@@ -30,8 +30,8 @@ from stageguard.formats.hypnogram import (
     is_stage,
     stage_column,
 )
+from stageguard.formats.night import FileOptions, RawNight
 from stageguard.formats.outputs import TSV_SUFFIX
-from stageguard.formats.raw_night import FileOptions, RawNight
 from stageguard.formats.sniffing import EDF, HEAD_BYTES, first_lines, integers, read_head, stranger
 from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
 from stageguard.guard.night import GuardOptions

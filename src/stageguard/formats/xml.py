@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from stageguard.errors import FileFormatError
 from stageguard.files import file_error, open_file
-from stageguard.formats.raw_night import Event
+from stageguard.formats.night import Event
 from stageguard.formats.tables.table import as_number
 
 if TYPE_CHECKING:

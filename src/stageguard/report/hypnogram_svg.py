@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.arrays import Floats, Indices, Labels, Mask
-from stageguard.formats.raw_night import Event
+from stageguard.formats.night import Event
 from stageguard.guard.decode import without_clock
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import bouts_of, hypnogram_before

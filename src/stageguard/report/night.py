@@ -11,8 +11,8 @@ import numpy as np
 
 from stageguard import checks
 from stageguard.errors import InputError
+from stageguard.formats.night import Event
 from stageguard.formats.outputs import REVIEW_SENTENCE
-from stageguard.formats.raw_night import Event
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import Change, explain
 from stageguard.measures.bouts import cuts_of, hypnogram_before

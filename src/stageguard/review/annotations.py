@@ -11,7 +11,7 @@ from stageguard.errors import FileFormatError, visible
 from stageguard.formats.annotations import ANNOTATED_AT, ANNOTATOR, CHANNEL_MARK, DESCRIPTION
 from stageguard.formats.event_files import EventList
 from stageguard.formats.events import read_events_beside
-from stageguard.formats.raw_night import Event
+from stageguard.formats.night import Event
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.timing import recording_start
 from stageguard.review.events import BY_NAME, BY_WORD, KINDS, ScoredEvent, kind_of_text

@@ -15,6 +15,7 @@ import numpy as np
 from stageguard.errors import InputError, StageGuardWarning
 from stageguard.files import file_error
 from stageguard.formats.companions import parse_start
+from stageguard.formats.night import FileOptions
 from stageguard.formats.outputs import (
     JSON_SUFFIX,
     describe_file,
@@ -26,7 +27,6 @@ from stageguard.formats.outputs import (
     read_sidecar,
     relative_path,
 )
-from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import night_name, read_hypnogram_file
 from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import Hypnogram

@@ -16,8 +16,8 @@ from stageguard.errors import FileFormatError, InputError, StageGuardError
 from stageguard.files import file_error
 from stageguard.formats.companions import parse_moment
 from stageguard.formats.density import LABELS_ALONE, DensityFile, existing_file
+from stageguard.formats.night import FileOptions
 from stageguard.formats.outputs import TSV_SUFFIX, describe_file
-from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import labels_options, parse_density, read_hypnogram_file
 from stageguard.formats.registry import is_for_stages_alone, is_own_table
 from stageguard.guard.decode import decode_held, decode_night, profile_for, warn_of_changes

@@ -24,6 +24,7 @@ from stageguard.formats.companions import (
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import Kind
 from stageguard.formats.hypnogram import column_of_stages, is_stage, stage_column
+from stageguard.formats.night import FileOptions
 from stageguard.formats.outputs import (
     CHANGES_SUFFIX,
     JSON_SUFFIX,
@@ -34,7 +35,6 @@ from stageguard.formats.outputs import (
     output_paths,
     read_sidecar,
 )
-from stageguard.formats.raw_night import FileOptions
 from stageguard.formats.read import is_hypnogram, night_name, read_hypnogram_file
 from stageguard.formats.registry import detect, formats, named
 from stageguard.formats.shared_profile import PROFILE_DIGITS

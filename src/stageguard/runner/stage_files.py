@@ -14,8 +14,8 @@ import numpy as np
 
 from stageguard.errors import FileFormatError, InputError
 from stageguard.files import exists_error, file_sha256, write_text_atomic, write_together
+from stageguard.formats.night import Event, FileOptions
 from stageguard.formats.outgoing import Outgoing
-from stageguard.formats.raw_night import Event, FileOptions
 from stageguard.formats.recordings.wfdb import signal_files
 from stageguard.formats.tools.stageguard import table_text
 from stageguard.guard.decoding import Decoding

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from stageguard.errors import OutputExistsError
 from stageguard.files import make_folder
 from stageguard.fitting.tune import MeasuredNight, measure
-from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.night import FileOptions
 from stageguard.guard.night import GuardOptions
 from stageguard.profile.profile import Profile
 from stageguard.profile.stagers import Training

@@ -14,7 +14,7 @@ from stageguard.cli.outcomes import MOST_ROWS, print_read
 from stageguard.cli.terminal import Console, count, print_json, with_names
 from stageguard.errors import InputError
 from stageguard.formats.convert import save
-from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.night import FileOptions
 from stageguard.formats.read import read_density_file
 from stageguard.night.align import align as cut
 from stageguard.night.align import combine as put_together

@@ -26,7 +26,7 @@ from stageguard.cli.terminal import Console, count, one_line, print_json
 from stageguard.formats.companions import SOME_DAY
 from stageguard.formats.convert import ListedFile, Written
 from stageguard.formats.convert import convert as convert_night
-from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.night import FileOptions
 from stageguard.formats.registry import formats, named
 from stageguard.runner.decode_one import start_of
 from stageguard.runner.inputs import Input, Inputs, Wanted, find_inputs

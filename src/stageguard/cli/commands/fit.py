@@ -24,7 +24,7 @@ from stageguard.fitting.fit import FitProgress, FitReport, fit_report
 from stageguard.fitting.tune import check_base, decision, tuned_profile
 from stageguard.formats.companions import ListRow, read_subjects
 from stageguard.formats.density import listed
-from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.night import FileOptions
 from stageguard.formats.read import is_hypnogram, read_density_file
 from stageguard.measures.agreement import swapped_words
 from stageguard.measures.intervals import DEFAULT_LEVEL, half_width, unit_of

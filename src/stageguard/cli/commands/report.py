@@ -32,8 +32,8 @@ from stageguard.errors import StageGuardError
 from stageguard.files import check_places, file_error, real_path, write_text_atomic
 from stageguard.formats.companions import SOME_DAY, ListRow
 from stageguard.formats.density import existing_file
+from stageguard.formats.night import Event
 from stageguard.formats.outputs import REPORT_SUFFIX, is_output, output_paths, relative_path
-from stageguard.formats.raw_night import Event
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.grade import GradeCard
 from stageguard.measures.statistics import StatisticsOptions

@@ -18,7 +18,7 @@ import numpy as np
 from stageguard.arrays import DAY_SECONDS
 from stageguard.errors import FileFormatError, InputError, MissingFileError, warn
 from stageguard.files import as_path, faults_named, file_error, is_stream, is_synthetic, kept_file, open_file
-from stageguard.formats.raw_night import FileOptions
+from stageguard.formats.night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.recordings.edf import MAGIC, NO_DATE
 from stageguard.formats.recordings.raw import (

@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 from stageguard.files import file_error, read_file
-from stageguard.formats.raw_night import Where
+from stageguard.formats.night import Where
 from stageguard.formats.sniffing import UTF16_MARKS
 from stageguard.formats.tables.table import EvenCells, Table, is_number
 from stageguard.guard import kernels

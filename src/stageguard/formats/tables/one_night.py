@@ -12,7 +12,7 @@ import numpy as np
 from stageguard.arrays import Floats, Indices
 from stageguard.files import file_error
 from stageguard.formats.density import listed
-from stageguard.formats.raw_night import Where
+from stageguard.formats.night import Where
 from stageguard.formats.tables.row_times import parse_cells
 from stageguard.formats.tables.table import NAMELESS, Table, cell_text
 from stageguard.formats.tables.timing import TOLERANCE, RowTimes

@@ -16,7 +16,7 @@ from stageguard.errors import did_you_mean
 from stageguard.files import file_error
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import START, FileFormat
-from stageguard.formats.raw_night import FileOptions, RawDensity, Where, of_probabilities
+from stageguard.formats.night import FileOptions, RawDensity, Where, of_probabilities
 from stageguard.formats.sniffing import is_text
 from stageguard.formats.tables.delimited import (
     DELIMITERS,

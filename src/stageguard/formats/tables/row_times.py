@@ -15,7 +15,7 @@ from stageguard.arrays import DAY_SECONDS, Floats
 from stageguard.checks import MISSING_WORDS
 from stageguard.errors import FileFormatError
 from stageguard.files import file_error
-from stageguard.formats.raw_night import Where
+from stageguard.formats.night import Where
 from stageguard.formats.tables.table import (
     NO_INDEX,
     Cells,

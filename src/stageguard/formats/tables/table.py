@@ -18,7 +18,7 @@ import numpy.typing as npt
 from stageguard.arrays import Floats
 from stageguard.checks import MISSING_WORDS
 from stageguard.files import file_error
-from stageguard.formats.raw_night import Where
+from stageguard.formats.night import Where
 from stageguard.guard import kernels
 
 NAMELESS = ("", "unnamed: 0", "__index_level_0__")  # names that files give to an index without a name

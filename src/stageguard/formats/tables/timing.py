@@ -10,7 +10,7 @@ import numpy as np
 
 from stageguard.arrays import Floats, Indices
 from stageguard.files import file_error
-from stageguard.formats.raw_night import Where
+from stageguard.formats.night import Where
 from stageguard.formats.tables.table import row_name
 
 TIMING_COLUMNS = ("onset", "duration", "epoch")

@@ -39,8 +39,7 @@ from stageguard.formats.file_format import (
 )
 from stageguard.formats.hdf5 import opened_hdf5, values_of
 from stageguard.formats.hypnogram import NUMBERINGS, numbered_stages
-from stageguard.formats.outgoing import Content, Outgoing, stage_words
-from stageguard.formats.raw_night import (
+from stageguard.formats.night import (
     FileOptions,
     RawDensity,
     RawHypnogram,
@@ -48,6 +47,7 @@ from stageguard.formats.raw_night import (
     of_both,
     of_stages,
 )
+from stageguard.formats.outgoing import Content, Outgoing, stage_words
 from stageguard.formats.sniffing import begins_with, first_row, has_columns
 from stageguard.formats.tables.delimited import find_rows, read_rows, text_lines
 from stageguard.night.stages import AASM5, SCHEMES, canonical_name

@@ -26,8 +26,8 @@ from stageguard.errors import (
 from stageguard.files import damaged_file, file_error, open_file, read_file
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import ANNOTATIONS, NUMBERS_ALONE, SCORER, FileFormat
+from stageguard.formats.night import FileOptions, RawDensity, Where, of_probabilities
 from stageguard.formats.outgoing import Content, Outgoing
-from stageguard.formats.raw_night import FileOptions, RawDensity, Where, of_probabilities
 from stageguard.formats.sniffing import begins_with, never
 from stageguard.night.stages import canonical_name
 

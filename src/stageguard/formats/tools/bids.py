@@ -23,8 +23,8 @@ from stageguard.formats.file_format import (
     FileFormat,
 )
 from stageguard.formats.hypnogram import STAGE_COLUMNS, UNSCORED_WORDS, is_stage
+from stageguard.formats.night import ONLY_STAGES, Event, FileOptions, RawHypnogram, RawNight, Reader
 from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, stage_texts, stage_words
-from stageguard.formats.raw_night import ONLY_STAGES, Event, FileOptions, RawHypnogram, RawNight, Reader
 from stageguard.formats.sniffing import has_columns
 from stageguard.formats.tables.delimited import read_rows
 from stageguard.formats.tables.table import Table, as_number

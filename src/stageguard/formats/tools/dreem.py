@@ -21,7 +21,7 @@ from stageguard.formats.file_format import (
 )
 from stageguard.formats.hdf5 import opened_hdf5, values_of
 from stageguard.formats.hypnogram import NUMBERINGS, number_list, numbered_stages
-from stageguard.formats.raw_night import FileOptions, RawHypnogram, of_stages
+from stageguard.formats.night import FileOptions, RawHypnogram, of_stages
 from stageguard.formats.sniffing import begins_with, is_number_list
 
 EPOCH_SECONDS = 30.0

@@ -19,8 +19,8 @@ from stageguard.formats.annotations import (
     stages_among,
 )
 from stageguard.formats.file_format import PROBABILITIES, SCORER, FileFormat
+from stageguard.formats.night import ONLY_STAGES, Event, FileOptions, RawNight, Reader
 from stageguard.formats.outgoing import Content, Outgoing, plain_text, timed_texts
-from stageguard.formats.raw_night import ONLY_STAGES, Event, FileOptions, RawNight, Reader
 from stageguard.formats.recordings.edf import (
     NO_DATE,
     EdfHeader,

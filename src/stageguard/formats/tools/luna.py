@@ -25,8 +25,7 @@ from stageguard.formats.file_format import (
     FileFormat,
 )
 from stageguard.formats.hypnogram import UNSCORED_WORDS
-from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, stage_words
-from stageguard.formats.raw_night import (
+from stageguard.formats.night import (
     ONLY_STAGES,
     Event,
     FileOptions,
@@ -38,6 +37,7 @@ from stageguard.formats.raw_night import (
     of_probabilities,
     of_stages,
 )
+from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, stage_words
 from stageguard.formats.sniffing import has_columns, header_cells, holds_words, read_head, whole_lines
 from stageguard.formats.tables.delimited import read_rows, read_text, split_line, text_lines
 from stageguard.formats.tables.one_night import refuse_several

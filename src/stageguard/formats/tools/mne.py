@@ -21,8 +21,7 @@ from stageguard.files import damaged_file, file_error, read_file
 from stageguard.formats.annotations import are_taken_by_text, events_among, stages_among
 from stageguard.formats.file_format import MNE_ENDINGS, PROBABILITIES, SCORER, FileFormat
 from stageguard.formats.hypnogram import NUMBERINGS, names_of
-from stageguard.formats.outgoing import Content, Outgoing, outgoing_of_night, stage_texts, timed_texts
-from stageguard.formats.raw_night import (
+from stageguard.formats.night import (
     ONLY_STAGES,
     Event,
     FileOptions,
@@ -30,6 +29,7 @@ from stageguard.formats.raw_night import (
     RawNight,
     Reader,
 )
+from stageguard.formats.outgoing import Content, Outgoing, outgoing_of_night, stage_texts, timed_texts
 from stageguard.formats.sniffing import begins_with
 from stageguard.formats.tables.table import as_number
 from stageguard.guard.decoding import Decoding

@@ -22,8 +22,8 @@ from stageguard.files import file_error
 from stageguard.formats import xml
 from stageguard.formats.annotations import raw_of, stage_epochs
 from stageguard.formats.file_format import LEAD, PROBABILITIES, SCORER, START, FileFormat
+from stageguard.formats.night import ONLY_STAGES, Event, FileOptions, RawHypnogram, RawNight, Reader
 from stageguard.formats.outgoing import Content, Outgoing, number, stage_words
-from stageguard.formats.raw_night import ONLY_STAGES, Event, FileOptions, RawHypnogram, RawNight, Reader
 from stageguard.formats.sniffing import has_xml_root
 from stageguard.formats.tables.table import as_number
 from stageguard.formats.xml import children, text_of

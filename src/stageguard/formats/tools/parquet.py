@@ -18,9 +18,9 @@ from stageguard.files import damaged_file, file_error, read_file, seekable_file
 from stageguard.formats.density import MOST_EPOCHS, listed
 from stageguard.formats.file_format import ANNOTATIONS, FileFormat
 from stageguard.formats.hypnogram import stage_column
+from stageguard.formats.night import BOTH, FileOptions, RawDensity, RawHypnogram, RawNight, Reader
 from stageguard.formats.outgoing import Content, Outgoing
 from stageguard.formats.outputs import OWN_HEAD
-from stageguard.formats.raw_night import BOTH, FileOptions, RawDensity, RawHypnogram, RawNight, Reader
 from stageguard.formats.sniffing import begins_with
 from stageguard.formats.tables.delimited import MOST_COLUMNS
 from stageguard.formats.tables.frames import arrow_table, density_of_frame, stage_table

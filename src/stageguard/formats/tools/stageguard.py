@@ -20,6 +20,15 @@ from stageguard.formats.file_format import (
     FileFormat,
     always_final,
 )
+from stageguard.formats.night import (
+    BOTH,
+    ONLY_STAGES,
+    FileOptions,
+    RawDensity,
+    RawHypnogram,
+    RawNight,
+    Reader,
+)
 from stageguard.formats.outgoing import GENERAL, Content, Outgoing, number, outgoing_of_night
 from stageguard.formats.outputs import (
     OWN_FORMAT,
@@ -28,15 +37,6 @@ from stageguard.formats.outputs import (
     is_own_table,
     output_paths,
     output_texts,
-)
-from stageguard.formats.raw_night import (
-    BOTH,
-    ONLY_STAGES,
-    FileOptions,
-    RawDensity,
-    RawHypnogram,
-    RawNight,
-    Reader,
 )
 from stageguard.formats.sniffing import first_row
 from stageguard.formats.tables.delimited import as_moment, lines_of, read_text, rows_of, text_lines

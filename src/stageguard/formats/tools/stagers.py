@@ -21,8 +21,7 @@ from stageguard.formats.file_format import (
     START,
     FileFormat,
 )
-from stageguard.formats.outgoing import Content, Outgoing, number, stage_words
-from stageguard.formats.raw_night import (
+from stageguard.formats.night import (
     BOTH,
     FileOptions,
     RawDensity,
@@ -31,6 +30,7 @@ from stageguard.formats.raw_night import (
     Reader,
     of_stages,
 )
+from stageguard.formats.outgoing import Content, Outgoing, number, stage_words
 from stageguard.formats.sniffing import (
     first_cells,
     first_lines,

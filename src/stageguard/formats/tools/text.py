@@ -31,15 +31,7 @@ from stageguard.formats.hypnogram import (
     stage_column,
     stage_numbers,
 )
-from stageguard.formats.outgoing import Content, Outgoing
-from stageguard.formats.outputs import (
-    OWN_HEAD,
-    check_recorded,
-    is_output,
-    output_paths,
-    read_whole_sidecar,
-)
-from stageguard.formats.raw_night import (
+from stageguard.formats.night import (
     ONLY_STAGES,
     Event,
     FileOptions,
@@ -47,6 +39,14 @@ from stageguard.formats.raw_night import (
     RawNight,
     Reader,
     Recorded,
+)
+from stageguard.formats.outgoing import Content, Outgoing
+from stageguard.formats.outputs import (
+    OWN_HEAD,
+    check_recorded,
+    is_output,
+    output_paths,
+    read_whole_sidecar,
 )
 from stageguard.formats.shared_profile import recorded_profile
 from stageguard.formats.sniffing import Sniff, integers, is_number_list, is_text, read_head

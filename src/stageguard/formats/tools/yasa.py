@@ -27,15 +27,7 @@ from stageguard.formats.file_format import (
     FileFormat,
     always_final,
 )
-from stageguard.formats.outgoing import (
-    Content,
-    Outgoing,
-    number,
-    outgoing_of_night,
-    stage_words,
-    standard_scheme,
-)
-from stageguard.formats.raw_night import (
+from stageguard.formats.night import (
     BOTH,
     FileOptions,
     RawDensity,
@@ -43,6 +35,14 @@ from stageguard.formats.raw_night import (
     RawNight,
     Reader,
     Where,
+)
+from stageguard.formats.outgoing import (
+    Content,
+    Outgoing,
+    number,
+    outgoing_of_night,
+    stage_words,
+    standard_scheme,
 )
 from stageguard.formats.sniffing import is_json
 from stageguard.formats.tools.arrays import without_undefined
