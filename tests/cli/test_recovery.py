@@ -116,10 +116,7 @@ def die_of_seven(number: int) -> int:
     return -number
 
 
-@pytest.mark.slow
-def test_a_killed_process_costs_one_item_and_the_others_go_on():
-    found = list(run_all(die_of_seven, list(range(20)), 2, lost=lambda number: f"lost {number}"))
-    assert found == [f"lost {n}" if n == 7 else -n for n in range(20)]
+def test_a_killed_process_ends_the_run_in_one_line():
     with pytest.raises(sg.StageGuardError, match=naming("hand", "want of memory")):
         list(run_all(die_of_seven, list(range(20)), 2))
 
@@ -138,7 +135,7 @@ def test_results_are_told_also_when_a_table_cannot_be_written(decode, nights, tm
     (nights / "n3.csv").write_bytes(b"")
     monkeypatch.setattr(manifest, "write_text_atomic", refuse)
     ran = decode()
-    assert ran.code == 1
+    assert ran.code == 3
     assert "3 nights: 2 decoded, 1 failed." in ran.out
     assert "is empty (0 bytes)" in ran.err
     for name in ("cohort.tsv", "failures.tsv"):
@@ -187,9 +184,7 @@ def test_workers_that_cannot_start_are_one_line(nights, tmp_path):
     )
     assert ran.returncode == 1
     (said,) = ran.stderr.splitlines()
-    assert mentions(said, "processes to work")
-    assert mentions(said, "--jobs", 1)
-    assert "want of memory" not in ran.stdout + ran.stderr
+    assert mentions(said, "could not start", "__main__")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a folder in use cannot be deleted")

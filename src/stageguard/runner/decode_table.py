@@ -259,16 +259,6 @@ class ChunkDecoder:
             change_rows=tuple((night.id, *change_cells(change)) for change in changes),
         )
 
-    def lost(self, chunk: Chunk) -> DecodedChunk:
-        """Return the failures of nights whose process was killed."""
-        from stageguard.runner.pool import LOST
-
-        outcomes: list[Outcome[DecodedNight]] = [
-            Outcome(night.file, night.id, error=f"{night.file}, night {night.id[:40]}: {LOST}")
-            for night in chunk.nights
-        ]
-        return DecodedChunk(outcomes, chunk.nights[0].folder, b"")
-
 
 def _record(decoded: DecodedChunk) -> str:
     """Return the outcomes of a part's nights as JSON."""
@@ -355,7 +345,7 @@ class TableSource:
 
         work = ChunkDecoder(task, self.table, self.cautions)
         LOGGER.info("table %s, decoded to %s", visible(str(task.path)), visible(str(task.output)))
-        results = run_all(work, self._chunks(), jobs, work.lost, executor, at_once=1)
+        results = run_all(work, self._chunks(), jobs, executor, at_once=1)
         with contextlib.closing(results):
             for number, decoded in enumerate(results):
                 if decoded is None:

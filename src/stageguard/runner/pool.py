@@ -14,13 +14,11 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import islice
 from threading import Lock
-from types import FrameType
 from typing import Any, TypeVar
 
 from stageguard import checks
@@ -43,10 +41,9 @@ END_SECONDS = 20.0  # time for a process to tidy up before it is killed
 LOCAL = "local"
 CONNECT_SECONDS = 10.0  # for a scheduler to answer, and for the first worker unless the user says
 TASK_MINUTES = 120.0  # the default limit for one task on a cluster
-LOST = "the process at work was killed: by hand, or for want of memory."
-UNSTARTED = (
-    "processes to work in cannot start. In a script, call stageguard below `if __name__ == '__main__':`; "
-    "else run it in one process (--jobs 1)."
+BROKEN = (
+    "a process at work ended: by hand, for want of memory, or because it could not start (in a script, call "
+    "stageguard below `if __name__ == '__main__':`). Run it again, in fewer processes: finished nights stay."
 )
 
 
@@ -54,7 +51,6 @@ def run_all(
     function: Callable[[Item], Result],
     items: Iterable[Item],
     jobs: int = 1,
-    lost: Callable[[Item], Result] | None = None,
     executor: Executor | None = None,
     at_once: int = MOST_IN_CHUNK,
 ) -> Generator[Result, None, None]:
@@ -63,106 +59,75 @@ def run_all(
     Of a sequence, at most `at_once` items go to a process together; items that are made while they are
     taken, such as chunks of a table, go one by one, and only a few are made ahead. Instead of processes an
     `executor` gets them, which the caller shuts down. When the caller is interrupted, no other item is begun
-    and the processes end. When a process is killed, the items under way are repeated one by one; one that
-    kills its process again gets its result from `lost`, or without it raises StageGuardError.
+    and the processes end.
     """
-    if executor is not None:
-        yield from _run_on(executor, function, items, at_once)
-        return
-    n_workers = min(jobs or available_processors(), MOST_WORKERS)
-    size = 1
-    if isinstance(items, Sized):
-        n_workers = max(1, min(n_workers, len(items)))
-        size = max(1, min(at_once, len(items) // (8 * n_workers)))
-    if n_workers == 1:
+    n_items = len(items) if isinstance(items, Sized) else None
+    n_workers = min(jobs or available_processors(), MOST_WORKERS, n_items or sys.maxsize)
+    if executor is None and n_workers == 1:
         yield from map(function, items)
         return
-    LOGGER.info("%d processes, up to %d items sent at once", n_workers, size)
+    size = max(1, min(at_once, (n_items or 1) // (64 if executor else 8 * n_workers)))
     left = iter(items)
     chunks = iter(lambda: list(islice(left, size)), [])
-    while True:
-        under_way: deque[list[Item]] = deque()
-        try:
-            yield from _run_chunks(function, chunks, n_workers, under_way)
-        except BrokenProcessPool:
-            again = [item for chunk in under_way for item in chunk]
-            LOGGER.warning("a process was killed; %d items are repeated one by one", len(again))
-            yield from _run_singly(function, again, lost)
+    try:
+        if executor is None:
+            LOGGER.info("%d processes, up to %d items sent at once", n_workers, size)
+            with _own_processes(function, n_workers) as submit:
+                yield from _in_order(submit, chunks, CHUNKS_AHEAD * n_workers)
         else:
-            return
+            most = MADE_AHEAD_ELSEWHERE if n_items is None else AHEAD_ELSEWHERE
+            yield from _run_on(executor, function, chunks, most)
+    except BrokenExecutor:
+        raise ClusterError(BROKEN) from None
 
 
-def _run_singly(
-    function: Callable[[Item], Result], items: Sequence[Item], lost: Callable[[Item], Result] | None
+def _in_order(
+    submit: Callable[[list[Item]], Future[list[Result]]],
+    chunks: Iterable[list[Item]],
+    most: int,
+    seconds: float | None = None,
 ) -> Generator[Result, None, None]:
-    """Run items one after the other in one process, so that a kill points to one item."""
-    left = deque([item] for item in items)
-    while left:
-        under_way: deque[list[Item]] = deque()
-        try:
-            for result in _run_chunks(function, iter(list(left)), 1, under_way):
-                left.popleft()
-                yield result
-        except BrokenProcessPool:
-            if lost is None:
-                raise StageGuardError(f"{LOST} Run it again with fewer processes (jobs=1).") from None
-            yield lost(left.popleft()[0])
+    """Submit a window of chunks and yield their results in order; at the end, cancel those not begun."""
+    waiting: deque[Future[list[Result]]] = deque()
+    try:
+        for chunk in chunks:
+            waiting.append(submit(chunk))
+            while waiting and (len(waiting) >= most or waiting[0].done()):
+                yield from waiting.popleft().result(seconds)
+        while waiting:
+            yield from waiting.popleft().result(seconds)
+    finally:
+        for future in waiting:
+            future.cancel()
 
 
-def _run_chunks(
-    function: Callable[[Item], Result],
-    chunks: Iterator[list[Item]],
-    n_workers: int,
-    under_way: deque[list[Item]],
-) -> Generator[Result, None, None]:
-    """Yield the results of chunks from new processes; `under_way` holds those without results yet."""
+# processes of this computer
+
+
+@contextmanager
+def _own_processes(function: Callable[[Item], Result], n_workers: int) -> Iterator[Any]:
+    """Yield a function that submits a chunk of items to new processes, which end with the block."""
     if runs_the_script_again():
         raise SystemExit(1)  # the parent says why
     # a fresh interpreter per worker: a forked one may inherit locks held by NumPy's threads
     context = multiprocessing.get_context("spawn")
-    has_begun = context.RawValue("b", 0)  # without a lock, which a killed process could hold
     with sparing_children():  # a terminal sends its signals to all processes of the command
         # each worker gets the function only once, with the data that all items share
-        pool = ProcessPoolExecutor(n_workers, context, _begin, (has_begun, function))
+        pool = ProcessPoolExecutor(n_workers, context, _begin, (function,))
 
     def submit(chunk: list[Item]) -> Future[list[Result]]:
-        under_way.append(chunk)
         with sparing_children():
             return pool.submit(_run_chunk, chunk)
 
     try:
-        for results in _in_order(submit, chunks, CHUNKS_AHEAD * n_workers):
-            under_way.popleft()
-            yield from results
-    except BaseException as error:
+        yield submit
+    except BaseException:
         workers = list((getattr(pool, "_processes", None) or {}).values())
         pool.shutdown(wait=False, cancel_futures=True)
         _end(workers)
-        if isinstance(error, BrokenProcessPool) and not has_begun.value:  # new workers would fail, too
-            raise StageGuardError(UNSTARTED) from None
         raise
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _in_order(
-    submit: Callable[[Item], Future[Result]],
-    items: Iterable[Item],
-    most: int,
-    seconds: float | None = None,
-) -> Generator[Result, None, None]:
-    """Submit a window of items and yield their results in order; at the end, cancel those not begun."""
-    waiting: deque[Future[Result]] = deque()
-    try:
-        for item in items:
-            waiting.append(submit(item))
-            while waiting and (len(waiting) >= most or waiting[0].done()):
-                yield waiting.popleft().result(seconds)
-        while waiting:
-            yield waiting.popleft().result(seconds)
-    finally:
-        for future in waiting:
-            future.cancel()
 
 
 def runs_the_script_again() -> bool:
@@ -182,26 +147,18 @@ def _end(workers: Sequence[multiprocessing.process.BaseProcess]) -> None:
             worker.join()
 
 
-# in a worker
-
-_work: Callable[[Any], Any] | None = None  # the function to call on each item
+_work: Callable[[Any], Any] | None = None  # in a worker: the function to call on each item
 
 
-def _begin(has_begun: Any, function: Callable[[Any], Any]) -> None:
+def _begin(function: Callable[[Any], Any]) -> None:
     """Prepare a worker: silence warnings, which are part of results, and let it end with its parent."""
     global _work
-    _work, has_begun.value = function, 1
+    _work = function
     warnings.simplefilter("ignore")
     for kind in TERMINAL_SIGNALS:
         signal.signal(kind, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    signal.signal(signal.SIGTERM, _stop)
-
-
-def _stop(*_: int | FrameType | None) -> None:
-    """End what is under way by an exception, once, so that half-written files are removed."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise SystemExit(128 + signal.SIGTERM)
 
 
 def _end_with_parent() -> None:
@@ -216,12 +173,10 @@ def _end_with_parent() -> None:
 
 def _run_chunk(items: Sequence[Any]) -> list[Any]:
     assert _work is not None
-    results = []
-    for item in items:
-        if signal.getsignal(signal.SIGTERM) is not _stop:  # it was called: begin nothing more
-            os._exit(128 + signal.SIGTERM)
-        results.append(_work(item))
-    return results
+    try:
+        return [_work(item) for item in items]
+    except SystemExit:  # the executor would go on with the next chunk
+        os._exit(128 + signal.SIGTERM)
 
 
 # executors and clusters
@@ -230,7 +185,7 @@ _one_at_a_time = Lock()  # Python's record of warnings belongs to the process, n
 
 
 class ClusterError(StageGuardError, RuntimeError):
-    """A cluster cannot do the work."""
+    """Processes or a cluster cannot do the work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,8 +239,6 @@ def _client_of(scheduler: object) -> Iterator[Any]:
             distributed.LocalCluster(**options) as cluster,
             distributed.Client(cluster, set_as_default=False) as client,
         ):
-            if place is not None:
-                LOGGER.info("dashboard of the local cluster: %s", client.dashboard_link)
             yield client
         return
     try:
@@ -328,44 +281,30 @@ def _check_workers(client: Any, wait_minutes: float | None) -> None:
 
 
 def _run_on(
-    executor: Executor, function: Callable[[Item], Result], items: Iterable[Item], at_once: int
+    executor: Executor, function: Callable[[Item], Result], chunks: Iterable[list[Item]], most: int
 ) -> Generator[Result, None, None]:
-    """Run chunks of items on an executor, of which only so many wait at a time."""
-    is_sized = isinstance(items, Sized)
-    size = max(1, min(at_once, len(items) // 64)) if isinstance(items, Sized) else 1
+    """Run chunks of items on an executor; an error of a cluster is one line."""
     seconds: float | None = getattr(executor, "task_seconds", None)
-    left = iter(items)
-    chunks = iter(lambda: list(islice(left, size)), [])
-
     client = getattr(executor, "_client", None)  # of Dask: the function goes to each worker only once
     held: Any = function if client is None else client.submit(_same, function, pure=False)
 
     def submit(chunk: list[Item]) -> Future[list[Result]]:
         return executor.submit(_call_each, __version__, held, chunk)
 
-    most = AHEAD_ELSEWHERE if is_sized else MADE_AHEAD_ELSEWHERE
     try:
-        for results in _in_order(submit, chunks, most, seconds):
-            yield from results
-    except StageGuardError:
+        yield from _in_order(submit, chunks, most, seconds)
+    except (StageGuardError, BrokenExecutor):
         raise
-    except BrokenExecutor as error:
-        raise ClusterError(
-            f"the executor broke ({type(error).__name__}): a process of it was killed, by hand or for want "
-            "of memory. The same call with a new one goes on from there."
-        ) from None
-    except (TimeoutError, FutureTimeoutError) as error:
-        if seconds is None:
-            raise
-        raise ClusterError(
-            f"a task gave no result within {seconds / 60:g} min. Is its worker stuck, or the limit too low?"
-        ) from error
     except Exception as error:
         if seconds is None:
             raise
-        raise ClusterError(
-            f"the cluster lost a task ({type(error).__name__}): {error}. Look at the logs of its workers."
-        ) from error
+        if isinstance(error, TimeoutError | FutureTimeoutError):
+            what = f"a task gave no result within {seconds / 60:g} min. Look at its worker, or wait longer."
+        else:
+            what = (
+                f"the cluster lost a task ({type(error).__name__}): {error}. Look at the logs of its workers."
+            )
+        raise ClusterError(what) from error
 
 
 def _same(value: Any) -> Any:

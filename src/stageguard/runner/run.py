@@ -154,7 +154,7 @@ def run_files(
             from stageguard.runner.pool import MOST_IN_CHUNK, run_all  # loads multiprocessing
 
             at_once = 1 if singly else MOST_IN_CHUNK
-            elsewhere = run_all(run, ready, jobs, lost=_lost, executor=executor, at_once=at_once)
+            elsewhere = run_all(run, ready, jobs, executor, at_once)
             results = at_the_end.enter_context(closing(elsewhere))
         for task, problem in zip(tasks, problems, strict=True):
             outcome: Outcome[Value] = (
@@ -163,14 +163,6 @@ def run_files(
             log_outcome(outcome)
             yield replace(outcome, is_in_table=getattr(task, "table", None) is not None)
         next(results, None)  # run to the end, where the workers end by themselves instead of being ended
-
-
-def _lost(task: Task) -> Outcome[Any]:
-    """Return the outcome of a task whose process was killed."""
-    from stageguard.runner.pool import LOST
-
-    problem = f"{LOST} It can be tried again; jobs=1 needs the least memory."
-    return Outcome(task.file, task.id, error=error_message(problem, task.file))
 
 
 def log_outcome(outcome: Outcome[Any]) -> None:
