@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import pages
 import stageguard as sg
 from browser import violations
 from messages import mentions
@@ -20,9 +22,8 @@ from stageguard.report.grade import (
     group_words,
     lead_words,
     method_words,
-    times,
-    verdict_words,
 )
+from stageguard.report.words import accuracy_words, times
 
 
 def made_card(n_people=30, n_scorers=5, skill=0.1):
@@ -46,21 +47,33 @@ def card():
     return made_card()
 
 
-def test_verdicts_are_worded_as_agreed(card):
-    grade = replace(card["tst_minutes"], mean=Ratio(0.74, 0.6, 1.1), verdict="as an expert", n_people=25)
-    assert verdict_words(grade) == (
-        "as close to the other experts as one of them (error .74 times, at most 1.25)"
+def test_the_conclusion_counts_every_statistic_once(card):
+    verdicts = Counter(grade.verdict for grade in card.values())
+    counts = [verdicts[each] for each in ("as an expert", "worse", "not shown")]
+    found = re.fullmatch(
+        r"(\d+) statistics? expert-level, (\d+) worse, (\d+) inconclusive with 30 people.", lead_words(card)
     )
-    worse = replace(grade, verdict="worse", mean=Ratio(2.5, 1.2, 4.0))
-    assert verdict_words(worse).startswith("further from them than the average expert")
-    assert mentions(verdict_words(worse), "2.50")
-    open_ = replace(grade, verdict="not shown", people_needed=None)
-    assert verdict_words(open_) == "not shown with 25 people"
-    assert verdict_words(replace(open_, verdict=None, n_people=12)) == "not shown with 12 people"
-    assert mentions(verdict_words(replace(open_, people_needed=1234)), 25, "1,234")
-    assert mentions(verdict_words(replace(open_, verdict=None, n_experts=2)), 2, 3)
-    one = replace(open_, verdict=None, n_experts=1, about={"DOD-H": 0.61})
-    assert verdict_words(one) == "about .61 (table from DOD-H)"
+    assert [*map(int, found.groups())] == counts and sum(counts) == len(card) == len(grade_rows(card))
+    assert len(group_words(card)) == sum(map(bool, counts))
+
+
+def test_each_verdict_has_its_sentence(card):
+    grade, shown = card["tst_minutes"], made_card()
+    close = replace(grade, key="tst_minutes", verdict="as an expert", people_needed=None)
+    # of two readings, the one that says so
+    far = replace(grade, key="rem_latency_minutes", verdict="worse", people_needed=None,
+                  mean=Ratio(0.93, 0.6, 1.4), typical=Ratio(1.61, 1.2, 2.1))  # fmt: skip
+    open_ = replace(grade, key="waso_minutes", verdict="not shown", people_needed=1385)
+    object.__setattr__(shown, "grades", {each.key: each for each in (close, far, open_)})
+    assert lead_words(shown) == "1 statistic expert-level, 1 worse, 1 inconclusive with 30 people."
+    assert group_words(shown) == [
+        "Expert-level (error at most 1.25 times an expert's): TST.",
+        "Worse than an expert: REM latency (1.61 ×).",
+        "Inconclusive with 30 people (about how many are needed): WASO (1,385).",
+    ]
+    marks = [accuracy_words(shown, key) for key in ("rem_latency_minutes", "tst_minutes", "x")]
+    assert marks == ["worse than an expert (1.61 ×)", "expert-level", "not graded"]
+    assert accuracy_words(None, "x") == ""
 
 
 @pytest.mark.parametrize(
@@ -68,23 +81,6 @@ def test_verdicts_are_worded_as_agreed(card):
 )
 def test_ratios_have_no_zero_before_the_point(value, text):
     assert times(value) == text
-
-
-def test_every_statistic_is_in_one_group_and_one_row(card):
-    assert len(grade_rows(card)) == len(card)
-    counts = [int(number) for number in re.findall(r"\d+", lead_words(card))]
-    assert counts[1] + counts[2] + counts[3] == counts[0] == len(card)
-    assert len(group_words(card)) <= 3
-
-
-def test_what_is_worse_is_shown_by_the_reading_that_says_so(card):
-    shown = made_card()
-    worse = replace(
-        card["tst_minutes"], verdict="worse", mean=Ratio(0.93, 0.6, 1.4), typical=Ratio(1.61, 1.2, 2.1)
-    )
-    object.__setattr__(shown, "grades", {"tst_minutes": worse})
-    assert mentions(group_words(shown), "1.61 times")
-    assert not mentions(group_words(shown), ".93 times")
 
 
 def test_the_card_says_whose_it_is_and_that_the_consensus_flatters(card):
@@ -108,7 +104,8 @@ def test_the_page_is_safe_and_has_every_number(card):
 
 def test_too_few_people_show_nothing_and_the_card_says_how_many_would():
     small = made_card(12)
-    assert {row["verdict"] for row in grade_rows(small)} == {"not shown"}
+    assert "No verdict with 12 people" in lead_words(small)
+    assert {row["verdict"] for row in grade_rows(small)} == {"inconclusive"}
     needed = [each.people_needed for each in small.values() if each.people_needed is not None]
     assert needed
     assert all(mentions(group_words(small), 12, f"{number:,}") for number in needed)
@@ -117,12 +114,14 @@ def test_too_few_people_show_nothing_and_the_card_says_how_many_would():
     assert group_words(pairs) == []
 
 
-@pytest.mark.parametrize(("n_people", "n_scorers"), [(1, 3), (3, 2), (3, 1)])
+@pytest.mark.parametrize(("n_people", "n_scorers"), [(1, 3), (3, 2), (9, 1)])
 def test_cards_without_verdicts_are_pages_too(n_people, n_scorers):
     small = made_card(n_people, n_scorers)
     page = grade_page(small)
     assert not re.search(r"\bnan\b|\binf\b", page)
-    assert "as close to" not in page
+    assert "expert-level" not in pages.read(page).one("tbody").text
+    assert {row["limits"] for row in grade_rows(small)} == {"–"}  # of fewer than ten people
+    assert page.count("healthy adults") == (n_scorers == 1)  # the source of the table is said once
 
 
 def test_a_card_prints_on_one_page_and_can_be_read_aloud(card, browser, tmp_path):

@@ -21,6 +21,7 @@ from stageguard.measures.samples import METHOD_OF_GROUPS, METHOD_OF_TABLE, Estim
 from stageguard.night.quantities import EARLY_WORDS, Quantity, quantity_of, steered_words
 from stageguard.report.summary import shown, shown_rows, titled
 from stageguard.report.table import Cell, Table, numbers
+from stageguard.report.words import accuracy_words
 
 
 def column_titles(cohort: CohortTable) -> dict[str, str]:
@@ -127,11 +128,11 @@ def print_means(cohort: CohortTable, card: GradeCard | None, out: Console) -> No
 
 def _mark(card: GradeCard | None, key: str) -> tuple[str, ...]:
     """Return the cell of a statistic's grade; none without a card."""
-    return () if card is None else (card.mark(key),)
+    return () if card is None else (accuracy_words(card, key),)
 
 
 def _mark_title(card: GradeCard | None) -> tuple[str, ...]:
-    return () if card is None else ("grade",)
+    return () if card is None else ("accuracy (grade card)",)
 
 
 def print_errors(cohort: Cohort, out: Console) -> None:

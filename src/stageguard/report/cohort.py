@@ -50,7 +50,13 @@ from stageguard.report.pictures import (
 )
 from stageguard.report.summary import measures_of, shown_rows, titled
 from stageguard.report.svg import printable
-from stageguard.report.words import looking_like_experts, marks_words, mixed_epochs_words, steering_words
+from stageguard.report.words import (
+    accuracy_words,
+    looking_like_experts,
+    marks_words,
+    mixed_epochs_words,
+    steering_words,
+)
 
 MOST_FAILURES = 500  # listed on the page
 MOST_NOTES = 12
@@ -517,7 +523,7 @@ def columns_of(table: CohortTable, rows: Sequence[CohortRow], card: GradeCard | 
     columns = [
         Column(
             *(each.key, titled(each, each.short_heading, table), each.description, each.decimals),
-            grade="" if card is None else card.mark(each.key),
+            grade=accuracy_words(card, each.key),
         )
         for each in quantities
     ]

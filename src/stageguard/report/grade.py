@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,28 +21,19 @@ from stageguard.night.colours import PAGE, STAGES
 from stageguard.night.quantities import quantity_of
 from stageguard.report.numbers import ABSENT, and_list, count, number_text
 from stageguard.report.page import render_page
+from stageguard.report.pictures import FEWEST_FOR_LIMITS
 from stageguard.report.svg import GREY, INK, PALE, rect, text_at
+from stageguard.report.words import VERDICTS, people_words, times, worse_by
 
-FLATTERS = (
+PANEL_METHOD = (
+    "An error is the absolute difference from the consensus of all experts but one, divided by that expert's "
+    "own difference from the same consensus, each expert in turn: 1 is an exchangeable expert.",
+    f"Two readings with {100 * CONFIDENCE:.0f} % limits over people: the ratio of the mean errors (Fieller), "
+    f"and a typical night (paired logs, t). Expert-level: both upper limits at most {LIMIT:g}. Worse: either "
+    "lower limit above 1. Nothing is corrected for the number of statistics.",
     "The consensus flatters a network that was trained on it, or on these experts: such a network is nearer "
-    "to the experts' mean than any of them."
+    "to the experts' mean than any of them.",
 )
-HELD_TO = (
-    "Errors are absolute differences from the consensus of all experts but one, and are divided by that "
-    "expert's own difference from the same consensus, each expert in turn: 1 is an exchangeable expert."
-)
-READINGS = (
-    f"Two readings with {100 * CONFIDENCE:.0f} % limits over people: the ratio of the mean errors (Fieller) "
-    f"and that of a typical night (paired logs, t). As an expert: both upper limits at most {LIMIT:g}. "
-    "Worse: either lower limit above 1. Nothing is corrected for the number of statistics."
-)
-
-
-def times(value: float) -> str:
-    """Return a ratio with two decimals and no zero before the point."""
-    if math.isinf(value):
-        return "∞"
-    return number_text(value, 2).removeprefix("0") if not math.isnan(value) else ABSENT
 
 
 def ratio_text(ratio: Ratio) -> str:
@@ -51,102 +43,40 @@ def ratio_text(ratio: Ratio) -> str:
     return f"{times(ratio.value)} ({times(ratio.low)} to {times(ratio.high)})"
 
 
-def statistic_name(key: str) -> str:
-    """Return how a statistic is called, with its unit."""
-    quantity = quantity_of(key)
-    unit = f" ({quantity.short_unit})" if quantity.short_unit else ""
-    return f"{quantity.title}{unit}"
+def verdict_word(grade: Grade) -> str:
+    """Return the verdict in a word or two; with three experts, too few people are inconclusive."""
+    if grade.verdict is None and grade.n_experts < LEAST_SCORERS:
+        return "no verdict"
+    return VERDICTS[grade.verdict or "not shown"]
 
 
-def short_verdict(grade: Grade) -> str:
-    """Return the verdict in a word or two; with three experts, too few people show nothing."""
-    if grade.verdict is not None:
-        return grade.verdict
-    return "not shown" if grade.n_experts >= LEAST_SCORERS else "no verdict"
-
-
-def verdict_words(grade: Grade) -> str:
-    """Return the verdict on a statistic as a clause."""
-    people = people_words(grade.n_people)
-    if grade.n_experts == 1:
-        return about_words(grade)
-    if grade.verdict == "as an expert":
-        return (
-            "as close to the other experts as one of them "
-            f"(error {times(grade.mean.value)} times, at most {times(LIMIT)})"
-        )
-    if grade.verdict == "worse":
-        return f"further from them than the average expert (error {times(_surer(grade).value)} times)"
-    if grade.n_experts < LEAST_SCORERS:
-        return f"no verdict with {grade.n_experts} experts: {LEAST_SCORERS} are needed"
-    if grade.people_needed is None:
-        return f"not shown with {people}"
-    return f"not shown with {people}; {grade.people_needed:,} would show it"
-
-
-def _surer(grade: Grade) -> Ratio:
-    """Return the reading by which a statistic is more surely worse."""
-    return max(grade.mean, grade.typical, key=lambda ratio: ratio.low)
+def lead_words(card: GradeCard) -> str:
+    """Return the conclusion of a card in one sentence."""
+    people = people_words(card.n_people)
+    verdicts = Counter[str | None](grade.verdict for grade in card.values())
+    if set(verdicts) == {None}:
+        whom = f"{people} and {count(len(card.scorers), 'expert')}"
+        return f"No verdict with {whom}: {LEAST_PEOPLE} people and {LEAST_SCORERS} experts are needed."
+    first, *others = ((verdicts[verdict], word) for verdict, word in VERDICTS.items())
+    found = [f"{count(first[0], 'statistic')} {first[1]}", *(f"{n:,} {word}" for n, word in others)]
+    return f"{', '.join(found)} with {people}."
 
 
 def group_words(card: GradeCard) -> list[str]:
     """Return the verdicts of a card, a sentence for all statistics that share one."""
-    found: dict[str, list[Grade]] = {}
-    for key in card:
-        found.setdefault(short_verdict(card[key]), []).append(card[key])
-    close = [(_name(each), each.mean.value) for each in found.get("as an expert", [])]
-    far = [(_name(each), _surer(each).value) for each in found.get("worse", [])]
-    not_shown = [
-        _name(each) + ("" if each.people_needed is None else f" ({each.people_needed:,} would show it)")
-        for each in found.get("not shown", [])
-    ]
-    sentences = []
-    if close:
-        errors = f"error {times(min(v for _, v in close))} to {times(max(v for _, v in close))} times"
-        names = ", ".join(name for name, _ in close)
-        sentences.append(
-            f"As close to the other experts as one of them ({errors}, at most {times(LIMIT)}): {names}."
-        )
-    if far:
-        names = ", ".join(f"{name} ({times(value)} times)" for name, value in far)
-        sentences.append(f"Further from them than the average expert: {names}.")
-    if not_shown:
-        sentences.append(f"Not shown with {people_words(card.n_people)}: {', '.join(not_shown)}.")
-    return sentences
-
-
-def _name(grade: Grade) -> str:
-    quantity = quantity_of(grade.key)
-    return quantity.abbreviation or quantity.title
-
-
-def about_words(grade: Grade) -> str:
-    """Return how an error against one expert compares with the table of expert against expert."""
-    if not grade.about:
-        return "no table of experts' errors for it"
-    return "about " + ", ".join(
-        f"{times(ratio)} (table from {cohort})" for cohort, ratio in grade.about.items()
-    )
-
-
-def lead_words(card: GradeCard) -> str:
-    """Return the finding of a card in one sentence."""
-    verdicts = [grade.verdict for grade in card.values()]
-    if len(card.scorers) == 1:
-        return f"One expert scored these nights: no verdict, {count(len(card), 'statistic')} beside a table."
-    if not any(verdicts):
-        whom = f"{people_words(card.n_people)} and {count(len(card.scorers), 'expert')}"
-        return f"No verdict with {whom}: {LEAST_PEOPLE} people and {LEAST_SCORERS} experts are needed."
-    close, far, open_ = (verdicts.count(each) for each in ("as an expert", "worse", "not shown"))
-    return (
-        f"Of {len(card)} statistics, as close to the other experts as one of them: {close}; further away: "
-        f"{far}; not shown: {open_}."
-    )
-
-
-def people_words(number: int) -> str:
-    """Return a number of people."""
-    return f"{number:,} {'person' if number == 1 else 'people'}"
+    found: dict[str, list[str]] = {}
+    for grade in card.values():
+        quantity, needed = quantity_of(grade.key), grade.people_needed
+        about = f" ({worse_by(grade)})" if grade.verdict == "worse" else ""
+        about = about if needed is None else f" ({needed:,})"
+        name = f"{quantity.abbreviation or quantity.title}{about}"
+        found.setdefault(verdict_word(grade), []).append(name)
+    headings = {
+        "expert-level": f"Expert-level (error at most {LIMIT:g} times an expert's)",
+        "worse": "Worse than an expert",
+        "inconclusive": f"Inconclusive with {people_words(card.n_people)} (about how many are needed)",
+    }
+    return [f"{what}: {', '.join(found[word])}." for word, what in headings.items() if word in found]
 
 
 def fact_rows(card: GradeCard) -> Iterator[tuple[str, str]]:
@@ -168,49 +98,53 @@ def fact_rows(card: GradeCard) -> Iterator[tuple[str, str]]:
     yield "StageGuard", f"{facts.version}, card sha256 {card.sha256}"
 
 
-def method_words(card: GradeCard) -> list[str]:
+def method_words(card: GradeCard) -> Sequence[str]:
     """Return how the numbers of a card came about, and what to keep in mind."""
     if len(card.scorers) > 1:
-        return [HELD_TO, READINGS, FLATTERS]
-    tables = [f"{each.cohort} ({each.people})" for each in expert_errors(card.nights[0].scheme.name)]
+        return PANEL_METHOD
+    if not (cohorts := cohorts_of(card)):
+        return ["No table of experts' errors has such epochs: errors stand by themselves."]
+    tables = {each.cohort: each.people for each in expert_errors(card.nights[0].scheme.name)}
     about = [[*grade.about.values()] for grade in card.values() if all(grade.about.values())]
     apart = [ratios[0] / ratios[-1] for ratios in about if len(ratios) > 1]
-    if not apart:
-        return [
-            "With one expert, and no table of experts' errors for such epochs, errors stand by themselves."
-        ]
     return [
-        f"With one expert the stager's error is divided by that between two experts in the table from "
-        f"{and_list(tables)}. Between these cohorts such ratios differ by {times(min(apart))} to "
-        f"{times(max(apart))}, so that there is no verdict.",
-        "How far this expert is from others is not known: have two more score the nights.",
+        "÷: the error divided by that between two experts of "
+        f"{and_list(f'{cohort} ({tables[cohort]})' for cohort in cohorts)}. These ratios differ by a factor "
+        f"of {times(min(apart))} to {times(max(apart))} between the cohorts, too much for a verdict.",
+        "How far this expert is from others is not known: have two more experts score the nights.",
     ]
 
 
+def cohorts_of(card: GradeCard) -> list[str]:
+    """Return the cohorts whose experts' errors stand beside those of a card with one expert."""
+    return list(dict.fromkeys(cohort for grade in card.values() for cohort in grade.about))
+
+
 def grade_rows(card: GradeCard) -> list[dict[str, Any]]:
-    """Return the cells of a card's table, a row per statistic."""
-    rows = []
-    for key in card:
-        grade = card[key]
-        limits, decimals = grade.against_consensus, max(1, quantity_of(key).decimals)
-
-        def number(value: float, decimals: int = decimals) -> str:
-            return number_text(value, decimals)
-
+    """Return the cells of a card's table, a row per statistic; no limits of agreement of too few people."""
+    rows, cohorts = [], cohorts_of(card)
+    for key, grade in card.items():
+        limits, quantity = grade.against_consensus, quantity_of(key)
+        error, expert_error, bias, bias_low, bias_high, low, high, margin = (
+            number_text(value, max(1, quantity.decimals))
+            for value in (
+                *(grade.stager_error, grade.expert_error, limits.bias, limits.bias_low, limits.bias_high),
+                *(limits.low, limits.high, limits.limit_margin),
+            )
+        )
         rows.append(
             {
                 "key": key,
-                "name": statistic_name(key),
-                "heading": quantity_of(key).short_heading,
-                "verdict": short_verdict(grade),
-                "words": verdict_words(grade),
+                "heading": quantity.short_heading,
+                "verdict": verdict_word(grade),
                 "mean": ratio_text(grade.mean),
                 "typical": ratio_text(grade.typical),
-                "less": f"{grade.errs_less_than} of {grade.n_experts}" if grade.n_experts > 1 else ABSENT,
-                "error": number(grade.stager_error),
-                "expert_error": number(grade.expert_error),
-                "bias": f"{number(limits.bias)} ({number(limits.bias_low)} to {number(limits.bias_high)})",
-                "limits": f"{number(limits.low)} to {number(limits.high)} (± {number(limits.limit_margin)})",
+                "less": f"{grade.errs_less_than} of {grade.n_experts}",
+                "about": [times(grade.about.get(cohort, math.nan)) for cohort in cohorts],
+                "error": error,
+                "expert_error": expert_error,
+                "bias": f"{bias} ({bias_low} to {bias_high})",
+                "limits": f"{low} to {high} (± {margin})" if grade.n_people >= FEWEST_FOR_LIMITS else ABSENT,
                 "needed": "" if grade.people_needed is None else f"{grade.people_needed:,}",
                 "n": str(grade.n_people),
             }
@@ -268,15 +202,14 @@ def grade_page(card: GradeCard) -> str:
     """Return a card as a page of its own."""
     from markupsafe import Markup
 
-    has_panel = len(card.scorers) > 1
-    rows = [row | {"picture": Markup(ratios_svg(card[row["key"]]))} for row in grade_rows(card)]
     context = {
         "title": card.facts.stager or "A stager",
         "lead": lead_words(card),
         "groups": group_words(card),
         "facts": list(fact_rows(card)),
-        "rows": rows,
-        "has_panel": has_panel,
+        "rows": [row | {"picture": Markup(ratios_svg(card[row["key"]]))} for row in grade_rows(card)],
+        "has_panel": len(card.scorers) > 1,
+        "cohorts": cohorts_of(card),
         "ticks": Markup(ticks_svg()),
         "methods": method_words(card),
     }

@@ -33,7 +33,7 @@ from stageguard.report.hypnogram_svg import expert_name
 from stageguard.report.numbers import ABSENT, count, interval_text
 from stageguard.report.pictures import BandRow
 from stageguard.report.summary import HEADLINES, interval_title
-from stageguard.report.words import hinge_words
+from stageguard.report.words import accuracy_words, hinge_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def statistic_groups(
             interval=_interval(intervals, reported, quantity.decimals),
             flag=STEERED_MARK if is_steered else "early" * any(map(quantity.is_early, values)),
             hinge=hinge_words(measured.hinges.get(key)),
-            grade="" if card is None else card.mark(key),
+            grade=accuracy_words(card, key),
             is_headline=key in HEADLINES,
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import exp, isnan
+from math import exp, inf, isnan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,11 +21,11 @@ from stageguard.night.quantities import Steering, quantity_of
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import OFF
 from stageguard.profile.rules import YIELDING_WEIGHT
-from stageguard.report.numbers import and_list, count, duration, number_text, sentence
+from stageguard.report.numbers import ABSENT, and_list, count, duration, number_text, sentence
 
 if TYPE_CHECKING:
     from stageguard.guard.explain import Change
-    from stageguard.measures.grade import GradeCard
+    from stageguard.measures.grade import Grade, GradeCard
 
 # What the guard did
 
@@ -210,6 +210,29 @@ def marks_words(card: GradeCard | None) -> str:
     of = "" if card.facts.stager is None else f" of {card.facts.stager}"
     whom = f"{people_words(card.n_people)} and {count(len(card.scorers), 'expert')}"
     return f"accuracy by the grade card{of} with {whom} (SHA-256 {card.sha256[:12]})"
+
+
+VERDICTS = {"as an expert": "expert-level", "worse": "worse", "not shown": "inconclusive"}
+
+
+def accuracy_words(card: GradeCard | None, key: str) -> str:
+    """Return how accurate a card found a statistic to be; empty without a card."""
+    if card is None:
+        return ""
+    mark = card.mark(key)
+    return f"worse than an expert ({worse_by(card[key])})" if mark == "worse" else VERDICTS.get(mark, mark)
+
+
+def worse_by(grade: Grade) -> str:
+    """Return the error in units of an expert's, by the reading that is more surely worse."""
+    return f"{times(max(grade.mean, grade.typical, key=lambda ratio: ratio.low).value)} ×"
+
+
+def times(value: float) -> str:
+    """Return a ratio with two decimals and no zero before the point."""
+    if isnan(value):
+        return ABSENT
+    return "∞" if value == inf else number_text(value, 2).removeprefix("0")
 
 
 def people_words(number: int) -> str:

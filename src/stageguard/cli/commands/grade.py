@@ -22,6 +22,7 @@ from stageguard.measures.agreement import swapped_words
 from stageguard.measures.grade import GradeCard
 from stageguard.night.timing import Moment
 from stageguard.report.grade import (
+    cohorts_of,
     fact_rows,
     grade_page,
     grade_rows,
@@ -33,7 +34,7 @@ from stageguard.runner.inputs import Inputs, named_once, scoring_of
 from stageguard.runner.run import Outcome, succeeded
 
 PAGE, CARD = ".html", ".json"
-STYLES = {"as an expert": "green", "worse": "red"}
+STYLES = {"expert-level": "green", "worse": "red"}
 
 
 @command
@@ -171,14 +172,20 @@ def _show(
     out.print(lead_words(card), style="bold")
     out.table(("", ""), [(name, one_line(value)) for name, value in fact_rows(card)], headed=False)
     out.print()
-    has_panel = len(card.scorers) > 1
-    rows = []
-    for row in grade_rows(card):
-        ratios = (row["mean"], row["typical"], row["less"]) if has_panel else ()
-        verdict = row["verdict"] if has_panel else row["words"]
-        rows.append((row["heading"], *ratios, row["error"], (verdict, STYLES.get(verdict, ""))))
-    columns = (">by the means", ">typical night", ">errs less than") if has_panel else ()
-    out.table(("statistic", *columns, ">error", "verdict" if has_panel else "over an expert's"), rows)
+    if len(card.scorers) > 1:
+        columns = ("statistic", ">by the means", ">typical night", ">errs less than", ">error", "verdict")
+        rows = [
+            (
+                *(row[name] for name in ("heading", "mean", "typical", "less", "error")),
+                (row["verdict"], STYLES.get(row["verdict"], "")),
+            )
+            for row in grade_rows(card)
+        ]
+        out.table(columns, rows)
+    else:
+        over = [f">÷ {cohort}" for cohort in cohorts_of(card)]
+        cells = [(row["heading"], row["error"], *row["about"]) for row in grade_rows(card)]
+        out.table(("statistic", ">error", *over), cells)
     for sentence in group_words(card):
         out.print(sentence)
     for sentence in method_words(card):
