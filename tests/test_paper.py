@@ -62,11 +62,16 @@ def errors(method: str) -> list[str]:
 
 
 def expert_units(statistic: str, network: str) -> tuple[str, str]:
-    lines = (ROOT / "README.md").read_text("utf-8").partition("<!-- expert units -->")[2].splitlines()
+    lines = (
+        (ROOT / "docs" / "real-nights.md")
+        .read_text("utf-8")
+        .partition("<!-- expert units -->")[2]
+        .splitlines()
+    )
     names, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if "|" in line]
     (row,) = [row for row in rows if row[0] == statistic]
     before, _, after = row[names.index(network)].partition(" → ")
-    return before, after.split()[0]
+    return before, after.split()[0].strip("*")
 
 
 def shares_of_experts() -> list[str]:

@@ -96,13 +96,6 @@ def layout(found: dict[str, Graded]) -> str:
     return "\n".join([*lines, *rows(found)])
 
 
-def short_layout(found: dict[str, Graded]) -> str:
-    """Return the table of good stagers alone, without κ and goals."""
-    good = {name: each for name, each in found.items() if each.is_good}
-    lines = ["| | " + " | ".join(good) + " |", "|---|" + "--:|" * len(good), *rows(good)]
-    return "\n".join(lines).replace("**", "")
-
-
 def rows(found: dict[str, Graded]) -> Iterator[str]:
     """Yield a row per statistic."""
     for key in STATISTICS:
@@ -149,7 +142,6 @@ def main() -> None:
         "dataset (Guillot et al. 2020). The votes are of networks trained elsewhere.\n"
     )
     put(layout(found), ROOT / "docs" / "real-nights.md")
-    put(short_layout(found), ROOT / "README.md")
     print(words)
 
 

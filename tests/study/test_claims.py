@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -146,15 +145,13 @@ def test_the_page_of_claims_is_that_of_the_records(claims, monkeypatch, tmp_path
     assert {path.suffix for path in (tmp_path / "across").iterdir()} == {".md", ".csv"}
 
 
-def test_figures_of_readme_and_fidelity_are_those_of_the_records(claims):
-    readme, fidelity = (_text(ROOT / name) for name in ("README.md", "docs/fidelity.md"))
+def test_figures_of_fidelity_are_those_of_the_records(claims):
+    fidelity = _text(ROOT / "docs" / "fidelity.md")
     cohorts = json.loads((STUDIES / "expert-scorings" / "results.json").read_text("utf-8"))["cohorts"]
     adults = [cohort["counts"]["wnr3"] for name, cohort in cohorts.items() if name != "mouse"]
     assert len(adults) == 5
     exits = _span([counts["exits_percent"][2][1] for counts in adults])  # from R to N
     wake, nrem, rem = ([counts["shorter_percent"]["2"][stage] for counts in adults] for stage in range(3))
-    assert f"experts end {exits} % of REM bouts in NREM" in readme
-    assert f"score {_span(nrem)} % of NREM bouts as a single" in readme
     assert f"It ends {exits} % of REM bouts (five cohorts)" in fidelity
     *usual, apnoea = sorted(rem)
     assert (
@@ -180,8 +177,8 @@ def test_figures_of_the_released_code_are_those_of_the_records():
     assert max(plain["largest_score_gap"], noisy["largest_score_gap"]) < 1e-9
 
 
-def test_errors_in_readme_are_those_of_the_records(claims):
-    readme = _text(ROOT / "README.md")
+def test_errors_in_fidelity_are_those_of_the_records(claims):
+    fidelity = _text(ROOT / "docs" / "fidelity.md")
     studies = [results for results in claims.read_studies().values() if not results.about["synthetic"]]
     ranges = []
     for guard in (claims.DECODER, claims.RELEASED_RULES, claims.FITTED):
@@ -189,27 +186,8 @@ def test_errors_in_readme_are_those_of_the_records(claims):
         means = [f"{np.mean(each):.2f}" for each in ratios if each]
         ranges.append(f"{min(means)} to {max(means)}".replace("0.", "."))
     printed, released, fitted = ranges
-    assert f"errors are {printed} of argmax's with the printed rules, {released} with those" in readme
-    assert f"and {fitted} with `sg.fit`, by cohort" in readme
-
-
-def test_the_real_nights_in_readme_are_those_of_the_page():
-    page = (ROOT / "docs" / "real-nights.md").read_text("utf-8")
-    for words, method in (
-        ("built-in profile", "clock + target"),
-        ("[`sg.tune`]", "clock + tune"),
-        ("[`sg.fit`]", "fit"),
-        ("the paper's rules", "paper"),
-    ):
-        row = next(
-            line for line in (ROOT / "README.md").read_text("utf-8").splitlines() if f"| {words}" in line
-        )
-        lines = [
-            re.search(rf"^\| {kind} \(\d+\): `{re.escape(method)}` .*$", page, re.MULTILINE)
-            for kind in ("good", "flickering", "neither")
-        ]
-        errors = [re.findall(r"\| (\d\.\d\d) \(", line[0])[0] for line in lines]
-        assert [cell.strip() for cell in row.split("|")[2:5]] == [e.replace("0.", ".") for e in errors]
+    assert f"are {printed} of argmax's with the printed rules, {released} with those" in fidelity
+    assert f"and {fitted} with fitted profiles, by cohort" in fidelity
 
 
 def _text(path: Path) -> str:
