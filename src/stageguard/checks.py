@@ -79,7 +79,7 @@ def array_of(value: object, what: str, reader: str) -> npt.NDArray[Any]:
 
 def array_of_tensor(tensor: Any) -> npt.NDArray[Any]:
     """Return the values of a `torch.Tensor` of any precision, with or without gradients, from any device."""
-    plain = tensor.detach().cpu()
+    plain = tensor.detach().cpu().to_dense()
     values: npt.NDArray[Any] = (plain.double() if plain.is_floating_point() else plain).numpy()
     return values
 

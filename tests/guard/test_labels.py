@@ -142,7 +142,7 @@ def test_files_of_labels_are_decoded_resumed_and_verified(tmp_path, capsys):
     written = output.read_bytes()
     assert run(*decode).code == 0 and output.read_bytes() == written
     assert run("verify", output).code == 0
-    smooth = run("posterior", tmp_path / "labels.txt", "-p", "human-psg-5", "-o", tmp_path / "smooth")
+    smooth = run(*decode[:-1], tmp_path / "smooth", "--posterior")
     assert smooth.code == 0 and LABELS_ALONE["typical"] in smooth.out
     refused = run("decode", tmp_path / "labels.txt", "-p", "human-actigraphy-2", "-o", tmp_path / "none")
     assert mentions(error_line(refused), "labels.txt", "human-actigraphy-2")

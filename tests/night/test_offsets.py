@@ -177,8 +177,8 @@ def test_commands_keep_the_times_of_a_table(run, tmp_path, offset):
     names = [AASM5.names[label] for label in LABELS]
     found = timed(sg.read_hypnogram(tmp_path / "n.annot"))
     assert [found[offset + SECONDS * i] for i in range(len(LABELS))] == names
-    assert run("posterior", source, "-p", "human-psg-5", "-o", tmp_path / "out").code == 0
-    rows = rows_of(tmp_path / "out" / "night.posterior.csv", ",")
+    assert run("decode", source, "-p", "human-psg-5", "-o", tmp_path / "p", "--posterior").code == 0
+    rows = rows_of(next((tmp_path / "p").glob("*posterior.csv")), ",")
     assert [float(row["onset"]) for row in rows][-len(LABELS)] == offset
     other = write_csv(tmp_path / "other.csv", offset)
     assert run("combine", source, other, "-o", tmp_path / "both.csv").code == 0

@@ -244,12 +244,13 @@ class StreamingDecoder:
 
     def _read(self, row: npt.ArrayLike) -> Floats:
         """Return a row as probabilities (1, n_stages) in the profile's order; refuse one that holds none."""
+        wanted = f"expected {len(self._columns)} numbers, one per stage: {', '.join(self._columns)}."
+        if hasattr(row, "index") and not callable(row.index):  # a row of a table, in the table's order
+            got = f"a {checks.type_name(row)}, which names its values"
+            raise InputError(f"epoch {self.n_epochs} is {got}, {wanted}")
         array = checks.array_of(row, "probabilities", "read_density")
-        names_values = hasattr(row, "index") and not callable(row.index)  # a row of a table, in its order
-        if array.shape != (len(self._columns),) or names_values:
-            got = f"a {checks.type_name(row)}, which names its values" if names_values else checks.shown(row)
-            wanted = f"expected {len(self._columns)} numbers, one per stage"
-            raise InputError(f"epoch {self.n_epochs} is {got}, {wanted}: {', '.join(self._columns)}.")
+        if array.shape != (len(self._columns),):
+            raise InputError(f"epoch {self.n_epochs} is {checks.shown(row)}, {wanted}")
         try:
             if self._options.logits and self.n_epochs == 1 and self._first is not None:
                 refuse_probabilities(np.stack([self._first, array]))  # one row alone may look like some
