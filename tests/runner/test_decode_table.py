@@ -396,7 +396,7 @@ def test_a_killed_run_goes_on_and_no_half_table_is_ever_seen(tmp_path):
     n_kills = 0
     for wanted in sorted(rng.choice(18, 3, replace=False) + 1):
         process = start("out.parquet")
-        while process.poll() is None and len(list(parts.glob("*.json"))) <= wanted:
+        while process.poll() is None and len(list(parts.glob("*.part"))) <= wanted:
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL)
         n_kills += process.wait() == -signal.SIGKILL

@@ -61,7 +61,6 @@ class CohortCall:
     jobs: int = 1
     cluster: Cluster | None = None
     on_outcome: OnOutcome | None = None
-    say: Callable[[object], str] = str  # words failures in their table
 
     def run(self, source: Source) -> Manifest:
         """Decode the nights of a source."""
@@ -90,7 +89,6 @@ def decode_table(call: CohortCall, paths: Sequence[Path]) -> Manifest:
         overwrite=call.overwrite,
         explain=call.explain,
         only=call.only,
-        say=call.say,
         files=tuple(paths) if len(paths) > 1 else (),
     )
     return call.run(table_source(task))
@@ -160,7 +158,7 @@ def decode_inputs(call: CohortCall, inputs: Inputs) -> Manifest:
         )
         for night in inputs.nights
     ]
-    manifest = call.run(FileSource(tasks, tables, call.say, call.work))
+    manifest = call.run(FileSource(tasks, tables, call.work))
     manifest.remarks += _of_days(manifest)
     if tables is not None:
         _write_methods(manifest, call, tables)

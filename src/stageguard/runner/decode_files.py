@@ -85,7 +85,6 @@ class FileSource:
 
     tasks: Sequence[Any]  # such as `DecodeTask`, with the path of its `output`
     folder: Path | None = None  # for the tables of the manifest, if they are wanted
-    say: Callable[[object], str] = str  # words failures in the table
     work: Callable[[Any], DecodedNight] | None = None  # by default `decode_task`
 
     @contextmanager
@@ -112,7 +111,7 @@ class FileSource:
     def finish(self, manifest: Manifest) -> None:
         """Write the tables of the manifest."""
         if self.folder is not None:
-            manifest.write_tables(self.folder, self.say)
+            manifest.write_tables(self.folder)
 
 
 def decode_task(task: DecodeTask, decoded: tuple[Decoding, tuple[str, ...]] | None = None) -> DecodedFile:

@@ -1,8 +1,8 @@
 """Decode a cohort's table or dataset into another: nights are read in order, decoded in chunks, kept, joined.
 
-Each chunk becomes a part in a hidden folder beside the output: the rows of its epochs, and then a record of
-its nights, which says that the part is whole. A run that is killed leaves its parts, and the same call goes
-on from there. The output appears only once it is complete, its sidecar last.
+Each chunk becomes a part in a hidden folder beside the output: what became of its nights, and their rows. A
+run that is killed leaves its parts, and the same call goes on from there. The output appears only once it is
+complete, its sidecar last.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,7 @@ from stageguard.files import (
     real_path,
     remove_file,
     remove_folder,
+    write_cell,
     write_together,
 )
 from stageguard.formats.cohort import (
@@ -48,6 +49,7 @@ from stageguard.formats.cohort import (
     CohortTable,
     Kind,
     Rows,
+    TableNight,
     chunks,
     decoded_rows,
     list_sha256,
@@ -70,12 +72,11 @@ from stageguard.formats.outputs import (
 from stageguard.guard.decode import check_cohort, decode
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import explain
-from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.profile.profile import Profile
 from stageguard.report.summary import measures_of
 from stageguard.report.words import shared_warnings
 from stageguard.runner.decode_one import MALFORMED, DecodeOptions, Recipe, is_as_described, reading_with
-from stageguard.runner.manifest import DecodedNight, Manifest, ManifestRow, recorded_outcomes, table_text
+from stageguard.runner.manifest import DecodedNight, Manifest, ManifestRow, recorded_outcomes
 from stageguard.runner.run import LOGGER, Outcome, attempt, collect_warnings, log_outcome
 from stageguard.runner.stopping import Stopped
 from stageguard.storage import files_below, is_folder, is_remote, own_folder, place_in, put_object
@@ -84,7 +85,7 @@ from stageguard.version import __version__
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-LOCK, RUN, MADE, JOINED, OLD = "lock", "run.json", "made.json", "joined", "old"  # in the folder of parts
+LOCK, RUN, JOINED, OLD = "lock", "run.json", "joined", "old"  # in the folder of parts
 
 
 def is_table_name(path: Path) -> bool:
@@ -103,7 +104,6 @@ class TableTask:
     overwrite: bool = False
     explain: bool = False
     only: tuple[str, ...] = ()  # ids of the nights to decode; empty means all
-    say: Callable[[object], str] = str  # words failures in their table
     files: tuple[Path, ...] = ()  # of a dataset, if not all in the folder `path`
 
     @property
@@ -125,10 +125,6 @@ class TableTask:
         """The file that says what the output is and how it was made."""
         return self.beside("json")
 
-    def table(self) -> CohortTable:
-        """Return the input."""
-        return open_cohort(self.files or (self.path,), reading_with(self.profile, self.options.density))
-
     def identity(self, table: CohortTable) -> dict[str, Any]:
         """Return everything that affects the output, in JSON types."""
         return {
@@ -143,22 +139,21 @@ class TableTask:
         """Return the texts of the tables beside the output; an empty one is not written."""
         changes = ""
         if self.explain:  # without any change the header is written: changes were looked for
-            columns = (ID, *CHANGE_COLUMNS)
-            rows = [dict(zip(columns, cells, strict=True)) for cells in manifest.change_rows]
-            changes = table_text(rows) or "\t".join(columns) + "\n"
+            rows = ((ID, *CHANGE_COLUMNS), *manifest.change_rows)
+            changes = "".join("\t".join(cells) + "\n" for cells in rows)
         return {
             self.beside("nights.tsv"): manifest.nights_text(),
             self.beside("failures.tsv"): manifest.failures_text(),
             self.beside("changes.tsv"): changes,
         }
 
-    def sidecar_of(
+    def sidecar_text(
         self,
         identity: Mapping[str, Any],
         manifest: Manifest,
         written: Mapping[str, Any],
         tables: Mapping[Path, str],
-    ) -> dict[str, Any]:
+    ) -> str:
         """Return the sidecar of an output, whose hashes are `written`, with the texts beside it."""
         content = {
             "layout": LAYOUT_VERSION,
@@ -179,26 +174,12 @@ class TableTask:
         meanings = table_meanings(self.profile.scheme.names)
         sidecar: dict[str, Any] = {**meanings, "stageguard": plain(content)}
         sidecar["stageguard"]["sha256"] = sidecar_sha256(sidecar)
-        return sidecar
-
-
-# one chunk
-
-
-class NightTask(NamedTuple):
-    """One night of a table that could be read."""
-
-    file: str
-    id: str
-    density: Hypnodensity
-    notes: tuple[str, ...]
-    error: str | None = None
+        return json_lines(sidecar) + "\n"
 
 
 class Chunk(NamedTuple):
-    """Nights that are decoded and kept together; without rows if an earlier run has decoded them."""
+    """Nights that are decoded and kept together; none if an earlier run has decoded them."""
 
-    number: int
     first: Kind | None  # of the first readable night of the table
     nights: Sequence[Rows]
 
@@ -209,6 +190,37 @@ class DecodedChunk(NamedTuple):
     outcomes: list[Outcome[DecodedNight]]
     folder: str
     rows: bytes
+
+    def to_bytes(self) -> bytes:
+        """Return the chunk as a part: a line of JSON, then the rows."""
+        nights = [
+            {"id": each.id, "file": each.file, "error": each.error}
+            if each.error is not None
+            else {
+                "row": each.result.row.cells,
+                "notes": each.result.notes,
+                "change_rows": each.result.change_rows,
+                "warnings": each.warnings,
+            }
+            for each in self.outcomes
+        ]
+        return json.dumps({"folder": self.folder, "nights": nights}).encode() + b"\n" + self.rows
+
+    @classmethod
+    def from_bytes(cls, part: bytes) -> DecodedChunk:
+        """Return the chunk of a part that an earlier run wrote."""
+        record, _, rows = part.partition(b"\n")
+        content = json.loads(record)
+        return cls([_recorded(night) for night in content["nights"]], content["folder"], rows)
+
+
+def _recorded(night: Mapping[str, Any]) -> Outcome[DecodedNight]:
+    if "error" in night:
+        return Outcome(night["file"], night["id"], error=f"{night['error']}")
+    row = ManifestRow.from_cells(night["row"])
+    change_rows = tuple(map(tuple, night["change_rows"]))
+    value = DecodedNight(row, tuple(night["notes"]), is_done_before=True, change_rows=change_rows)
+    return Outcome(row.file, row.id, value, warnings=tuple(night["warnings"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,18 +238,16 @@ class ChunkDecoder:
         outcomes, decodings = list[Outcome[DecodedNight]](), list[tuple[str, Decoding]]()
         for night in (self.table.read(rows, chunk.first) for rows in chunk.nights):
             outcome: Outcome[DecodedNight] = Outcome(night.file, night.id, error=night.error)
-            if night.density is not None:
-                one = NightTask(night.file, night.id, night.density, night.notes)
+            if night.error is None:
                 place = f"{night.file}, night {night.id[:40]}"
-                outcome = attempt(partial(self._decode, decodings), one, place=place)
-            if outcome.error is not None:
-                outcome = replace(outcome, error=self.task.say(outcome.error))
+                outcome = attempt(partial(self._decode, decodings), night, place=place)
             outcomes.append(outcome)
         rows = decoded_rows(self.task.output, decodings) if decodings else b""
         return DecodedChunk(outcomes, chunk.nights[0].folder, rows)
 
-    def _decode(self, decodings: list[tuple[str, Decoding]], night: NightTask) -> DecodedNight:
+    def _decode(self, decodings: list[tuple[str, Decoding]], night: TableNight) -> DecodedNight:
         options = self.task.options
+        assert night.density is not None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", StageGuardWarning)  # their words are for single nights
             decoding = decode(
@@ -256,37 +266,8 @@ class ChunkDecoder:
         return DecodedNight(
             row,
             tuple(dict.fromkeys((*night.notes, *decoding.assumed))),
-            change_rows=tuple((night.id, *change_cells(change)) for change in changes),
+            change_rows=tuple((write_cell(night.id), *change_cells(change)) for change in changes),
         )
-
-
-def _record(decoded: DecodedChunk) -> str:
-    """Return the outcomes of a part's nights as JSON."""
-    nights = [
-        {"id": each.id, "file": each.file, "error": each.error}
-        if each.error is not None
-        else {
-            "row": each.result.row.to_dict(),
-            "notes": each.result.notes,
-            "change_rows": each.result.change_rows,
-            "warnings": each.warnings,
-        }
-        for each in decoded.outcomes
-    ]
-    return json.dumps({"folder": decoded.folder, "nights": nights})
-
-
-def _recorded(night: Mapping[str, Any]) -> Outcome[DecodedNight]:
-    """Return the outcome of a night in a part of an earlier run."""
-    if "error" in night:
-        return Outcome(night["file"], night["id"], error=f"{night['error']}")
-    row = ManifestRow.from_dict(night["row"])
-    change_rows = tuple(tuple(cells) for cells in night["change_rows"])
-    value = DecodedNight(row, tuple(night["notes"]), is_done_before=True, change_rows=change_rows)
-    return Outcome(row.file, row.id, value, warnings=tuple(night["warnings"]))
-
-
-# the whole table
 
 
 @dataclass
@@ -303,15 +284,15 @@ class TableSource:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
-        """Hold the folder of parts, which stays if the run is stopped; nothing is held of a finished one."""
-        if self.is_finished:
+        """Hold the folder of parts, which stays if the run is stopped."""
+        task = self.task
+        if self.is_finished and not task.parts.exists():
             yield
             return
-        task = self.task
         try:
             make_folder(task.parts)
             with locked(task.parts / LOCK):
-                if not _is_of(task.parts / RUN, self.identity):
+                if not _is_of(task.parts, self.identity):
                     for path in files_below(task.parts):
                         if path.name != LOCK:
                             remove_file(path)
@@ -345,15 +326,13 @@ class TableSource:
 
         work = ChunkDecoder(task, self.table, self.cautions)
         LOGGER.info("table %s, decoded to %s", visible(str(task.path)), visible(str(task.output)))
-        results = run_all(work, self._chunks(), jobs, executor, at_once=1)
-        with contextlib.closing(results):
+        with contextlib.closing(run_all(work, self._chunks(), jobs, executor)) as results:
             for number, decoded in enumerate(results):
                 if decoded is None:
-                    outcomes = list(map(_recorded, load_json(self._part(number, "json"))["nights"]))
+                    outcomes = DecodedChunk.from_bytes(read_file(self._part(number))).outcomes
                 else:
                     outcomes = decoded.outcomes
-                    rows, record = self._part(number, "rows"), self._part(number, "json")
-                    write_together({rows: decoded.rows, record: _record(decoded)}, overwrite=True)
+                    write_together({self._part(number): decoded.to_bytes()}, overwrite=True)
                 self.n_parts, self.n_kept = number + 1, self.n_kept + len(outcomes)
                 for outcome in outcomes:
                     seen.add(outcome.id)
@@ -365,18 +344,17 @@ class TableSource:
             )
 
     def _chunks(self) -> Iterator[Chunk]:
-        """Yield the chunks of the table, without their rows if there is a part of an earlier run."""
+        """Yield the chunks of the table, without their nights if there is a part of an earlier run."""
         task, options = self.task, self.task.options.density
         knows, first = options.logits or options.log, None
         wanted = (night for night in self.table.nights() if not task.only or night.id in task.only)
         for number, chunk in enumerate(chunks(wanted)):
             if not knows and first is None:
                 first = next((kind for night in chunk if (kind := self.table.read(night).kind)), None)
-            is_kept = self._part(number, "json").is_file()
-            yield Chunk(number, first, () if is_kept else chunk)
+            yield Chunk(first, () if self._part(number).is_file() else chunk)
 
-    def _part(self, number: int, suffix: str) -> Path:
-        return self.task.parts / f"{number:06d}.{suffix}"
+    def _part(self, number: int) -> Path:
+        return self.task.parts / f"{number:06d}.part"
 
     def finish(self, manifest: Manifest) -> None:
         """Move the table or the dataset into place and write the files beside it, the sidecar last."""
@@ -388,12 +366,10 @@ class TableSource:
         tables = {path: text for path, text in texts.items() if text}
         if manifest.nights:
             made, written = self._join()
-            write_together({task.parts / MADE: json.dumps(written)}, overwrite=True)
-            remove_file(task.sidecar)  # an old one: it means that its table is complete
-            self._put(made, written)
-            sidecar = task.sidecar_of(self.identity, manifest, written, tables)
+            if not is_table_unchanged(task.output, written):  # as after a kill before the sidecar
+                self._put(made, written)
             manifest.written.append(task.output)
-            tables |= {task.sidecar: json_lines(sidecar) + "\n"}
+            tables[task.sidecar] = task.sidecar_text(self.identity, manifest, written, tables)
         for path in texts.keys() - tables.keys():
             remove_file(path)
         write_together(tables, overwrite=True)
@@ -406,8 +382,9 @@ class TableSource:
         remove_folder(made) if made.is_dir() else remove_file(made)
         with table_writer(task.output, made, places) as add:
             for number in range(self.n_parts):
-                if rows := read_file(self._part(number, "rows")):
-                    add(rows, load_json(self._part(number, "json"))["folder"])
+                part = DecodedChunk.from_bytes(read_file(self._part(number)))
+                if part.rows:
+                    add(part.rows, part.folder)
         for path in [made / place for place in places] or [made]:
             with open_file(path) as stream:
                 os.fsync(stream.fileno())
@@ -421,9 +398,13 @@ class TableSource:
         """Move what was made into place; of a dataset, what was there goes to the folder of parts first."""
         output, old = self.task.output, self.task.parts / OLD
         if not self.task.is_dataset:
+            if output.exists() and not self.task.overwrite:  # since the run began
+                raise exists_error(output)
             move_file(made, output)
-        elif is_remote(output):
-            places = {file["file"] for file in written["files"]}
+            return
+        places = {file["file"] for file in written["files"]}
+        _refuse_others(self.task, places)
+        if is_remote(output):
             for path in files_below(output):
                 if place_in(path, output) not in places:
                     remove_file(path)
@@ -449,28 +430,23 @@ def table_source(task: TableTask) -> TableSource:
     check_apart(outputs, [task.path])
     check_places(outputs, overwrite=True)
     _refuse_nested(task)
-    table = task.table()
+    reading = reading_with(task.profile, task.options.density)
+    table = open_cohort(task.files or (task.path,), reading)
     identity = task.identity(table)
-    if not task.overwrite and _is_finished(task, identity):
+    goes_on = _is_of(task.parts, identity)
+    if not task.overwrite and _is_finished(task, identity, goes_on=goes_on):
         return TableSource(task, table, identity, is_finished=True)
-    _refuse_others(task, identity)
+    if not goes_on:  # else the output may be that of the run that was killed: it is compared at the end
+        _refuse_others(task)
     with collect_warnings() as cautions:
         check_cohort(task.profile, task.options.cohort)
     return TableSource(task, table, identity, tuple(cautions))
 
 
-def _is_of(run: Path, identity: Mapping[str, Any]) -> bool:
-    """Whether the parts beside a file are those of this call."""
+def _is_of(parts: Path, identity: Mapping[str, Any]) -> bool:
+    """Whether a folder holds parts of this call."""
     with contextlib.suppress(StageGuardError, OSError):
-        return bool(load_json(run) == json.loads(json.dumps(identity)))
-    return False
-
-
-def _is_moved(task: TableTask, identity: Mapping[str, Any]) -> bool:
-    """Whether this call put the output in its place and was killed before it wrote the sidecar."""
-    with contextlib.suppress(StageGuardError, OSError, *MALFORMED):
-        written = load_json(task.parts / MADE)
-        return _is_of(task.parts / RUN, identity) and is_table_unchanged(task.output, written)
+        return bool(load_json(parts / RUN) == json.loads(json.dumps(identity)))
     return False
 
 
@@ -487,14 +463,14 @@ def _refuse_nested(task: TableTask) -> None:
             )
 
 
-def _refuse_others(task: TableTask, identity: Mapping[str, Any]) -> None:
-    """Refuse to replace a folder that holds anything but the dataset of an earlier run."""
-    if not is_folder(task.output) or _is_moved(task, identity):
+def _refuse_others(task: TableTask, places: Collection[str] = ()) -> None:
+    """Refuse to replace a folder that holds anything but the dataset of an earlier run, or `places`."""
+    if not is_folder(task.output):
         return
-    own = set[Path]()
+    own = set(places)
     with contextlib.suppress(StageGuardError, OSError, *MALFORMED):
-        own = {task.output / file["file"] for file in load_json(task.sidecar)["stageguard"]["table"]["files"]}
-    others = [place_in(path, task.output) for path in files_below(task.output) if path not in own]
+        own |= {file["file"] for file in load_json(task.sidecar)["stageguard"]["table"]["files"]}
+    others = {place_in(path, task.output) for path in files_below(task.output)} - own
     if others:
         raise OutputError(
             f"cannot replace {task.output}: it holds {min(others)}, which is no file of a decoded dataset. "
@@ -502,21 +478,24 @@ def _refuse_others(task: TableTask, identity: Mapping[str, Any]) -> None:
         )
 
 
-def _is_finished(task: TableTask, identity: Mapping[str, Any]) -> bool:
-    """Whether an earlier identical call wrote the output; refuse any other output."""
+def _is_finished(task: TableTask, identity: Mapping[str, Any], *, goes_on: bool) -> bool:
+    """Whether an earlier identical call wrote the output; refuse any other, unless a killed run goes on."""
     is_there = bool(files_below(task.output)) if is_folder(task.output) else task.output.exists()
-    has_record = task.sidecar.exists()
-    if (not is_there and not has_record) or (not has_record and _is_moved(task, identity)):
+    if not is_there and not task.sidecar.exists():
         return False
     reason = "it is not known how it was made"
     with contextlib.suppress(StageGuardError, OSError, *MALFORMED):
         record = load_json(task.sidecar)["stageguard"]
-        reason = _recipe(record["run"], record["profile"]["name"]).difference(
-            _recipe(identity, task.profile.name)
+        before, now = record["run"], identity
+        reason = _recipe(before, record["profile"]["name"]).difference(_recipe(now, task.profile.name))
+        is_whole = is_table_unchanged(task.output, record["table"]) and all(
+            is_as_described(task.output.parent, described) for described in record["beside"]
         )
-        if not reason and _is_unchanged(task, record):
+        if not reason and is_whole:
             return True
         reason = reason or "was changed after it was written"
+    if goes_on:
+        return False
     raise exists_error(task.output, f", and {reason}", to="decode the table again")
 
 
@@ -530,13 +509,6 @@ def _recipe(identity: Mapping[str, Any], profile_name: str) -> Recipe:
         source["file"],
         source["sha256"],
         identity["stageguard"],
-    )
-
-
-def _is_unchanged(task: TableTask, record: Mapping[str, Any]) -> bool:
-    """Whether a table and those beside it are what was written."""
-    return is_table_unchanged(task.output, record["table"]) and all(
-        is_as_described(task.output.parent, described) for described in record["beside"]
     )
 
 

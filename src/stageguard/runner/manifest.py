@@ -98,15 +98,9 @@ class ManifestRow(NamedTuple):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON types for `from_dict`."""
+        """Return JSON types."""
         values = (None if value != value else value for value in self)  # only NaN differs from itself
         return dict(zip(self._fields, values, strict=True))
-
-    @classmethod
-    def from_dict(cls, recorded: Mapping[str, Any]) -> ManifestRow:
-        """Return the row that `to_dict` described."""
-        values: dict[str, Any] = {key: NAN if value is None else value for key, value in recorded.items()}
-        return cls(**values)
 
     @classmethod
     def from_cells(cls, cells: Mapping[str, str]) -> ManifestRow:
@@ -140,10 +134,6 @@ def columns_of(rows: Sequence[ManifestRow]) -> dict[str, npt.NDArray[Any]]:
 
 def _number(value: float | None) -> float:
     return NAN if value is None else float(value)
-
-
-# A table that begins with these columns was written by `decode`.
-OWN_COLUMNS = ManifestRow._fields[: ManifestRow._fields.index("fi_after") + 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,55 +242,47 @@ class Manifest:
             if is_shown and len(self.first) <= MOST_IN_FULL:
                 self.first.append(outcome)
 
-    def nights_text(self) -> str:
-        """Return the table of the decoded nights."""
-        return table_text(row.cells for row in self.nights)
+    def nights_text(self, earlier: Iterable[Iterable[str]] = ()) -> str:
+        """Return the table of the decoded nights, below those of earlier runs; empty without any."""
+        return table_text(ManifestRow._fields, [*earlier, *(row.cells.values() for row in self.nights)])
 
-    def failures_text(self, say: Callable[[object], str] = str) -> str:
-        """Return the table of the failures, worded by `say`."""
-        rows = ((each.id, each.file, say(each.error), __version__) for each in self.failures)
-        return table_text(dict(zip(FAILURE_COLUMNS, map(_text, row), strict=True)) for row in rows)
+    def failures_text(self) -> str:
+        """Return the table of the failures, empty without any."""
+        rows = ((each.id, each.file, str(each.error), __version__) for each in self.failures)
+        return table_text(FAILURE_COLUMNS, [map(write_cell, row) for row in rows])
 
-    def write_tables(self, folder: Path, say: Callable[[object], str] = str) -> None:
+    def write_tables(self, folder: Path) -> None:
         """Write the table of the nights and that of the failures into a folder of nights.
 
-        A table of the same name that `decode` did not write stays as it is. Errors are not raised: the nights
-        are written by now, and their results must still be shown.
+        A table of the same name with other columns stays as it is. Errors are not raised: the nights are
+        written by now, and their results must still be shown.
         """
-        for name, own_columns in ((COHORT_TABLE, OWN_COLUMNS), (FAILURES_TABLE, FAILURE_COLUMNS)):
+        for name, columns in ((COHORT_TABLE, ManifestRow._fields), (FAILURES_TABLE, FAILURE_COLUMNS)):
             path = folder / name
             try:
-                is_failures = name == FAILURES_TABLE
-                rows = [] if is_failures else self._with_earlier(folder)
-                text = self.failures_text(say) if is_failures else table_text(rows, *rows[-1:])
-                if path.exists() and _header(path)[: len(own_columns)] != own_columns:
+                if path.exists() and _header(path) != columns:
                     self.remarks.append(f"{path} is no table of decode's, so it was left as it is")
-                elif text:
+                elif text := self._text_of(path):
                     make_folder(folder)
                     write_text_atomic(path, text, overwrite=True)
                     self.written.append(path)
-                elif is_failures:
+                elif name == FAILURES_TABLE:
                     path.unlink(missing_ok=True)
             except (StageGuardError, OSError) as error:
                 self.problems.append(error_message(error))
 
-    def _with_earlier(self, folder: Path) -> list[dict[str, str]]:
-        """Return the rows of earlier runs whose outputs still exist, then the rows of this run.
+    def _text_of(self, path: Path) -> str:
+        """Return a table; that of the nights keeps the rows of earlier runs whose outputs still exist.
 
         A night that failed now keeps its earlier row, because its earlier output is unchanged.
         """
-        path = folder / COHORT_TABLE
-        rows: list[dict[str, str]] = []
-        header = _header(path) if path.is_file() else ()
-        if header[: len(OWN_COLUMNS)] == OWN_COLUMNS:
-            now = {write_cell(row.id) for row in self.nights}
-            old = [line.split("\t") for line in read_text(path).split("\n")[1:]]
-            rows += [
-                dict(zip(header, row, strict=True)) for row in old
-                if len(row) == len(header) and row[0] not in now
-                and output_paths(folder / read_cell(row[0])).sidecar.is_file()
-            ]  # fmt: skip
-        return rows + [row.cells for row in self.nights]
+        if path.name == FAILURES_TABLE:
+            return self.failures_text()
+        now = {write_cell(row.id) for row in self.nights}
+        return self.nights_text(
+            [*row.values()] for row in read_table(path)
+            if row["id"] not in now and output_paths(path.parent / read_cell(row["id"])).sidecar.is_file()
+        )  # fmt: skip
 
 
 def recorded_outcomes(nights: Path, failures: Path) -> Iterable[Outcome[DecodedNight]]:
@@ -313,25 +295,17 @@ def recorded_outcomes(nights: Path, failures: Path) -> Iterable[Outcome[DecodedN
         yield Outcome(file, night, error=f"{error}")
 
 
-def table_text(rows: Iterable[Mapping[str, str]], first: Iterable[str] = ()) -> str:
-    """Return rows as a TSV with every column that any row has, `first` ones first; an empty text without."""
-    columns, lines = dict.fromkeys(first), list[str]()  # lines: cells would take ten times the memory
-    for row in rows:
-        columns |= dict.fromkeys(row)
-        lines.append("\t".join([row.get(column, "n/a") for column in columns]))
-    header = "\t".join(columns)
-    n_columns = len(columns)
-    short = (n_columns - 1 - line.count("\t") for line in lines)
-    whole = (line + "\tn/a" * n_missing for line, n_missing in zip(lines, short, strict=True))
-    return "\n".join([header, *whole]) + "\n" if lines else ""
+def table_text(columns: Iterable[str], rows: Sequence[Iterable[str]]) -> str:
+    """Return rows of cells as a TSV; an empty text without any."""
+    return "".join("\t".join(cells) + "\n" for cells in (columns, *rows)) if rows else ""
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
-    """Return the rows that `table_text` wrote, by column; none if there is no such file."""
+    """Return the whole rows of a table that `table_text` wrote, by column; none without such a file."""
     if not path.is_file():
         return []
     header, *rows = (line.split("\t") for line in read_text(path).rstrip("\n").split("\n"))
-    return [dict(zip(header, row, strict=True)) for row in rows]
+    return [dict(zip(header, row, strict=True)) for row in rows if len(row) == len(header)]
 
 
 def _header(path: Path) -> tuple[str, ...]:

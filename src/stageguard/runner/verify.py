@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import errno
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -76,13 +76,10 @@ class Verification:
         return {"ok": self.ok} | asdict(self)
 
 
-def verify_output(
-    output: Path, source: Path | None = None, *, say: Callable[[object], str] = str
-) -> Verification:
+def verify_output(output: Path, source: Path | None = None) -> Verification:
     """Compare an output's files, profile and input with the hashes in its sidecar; decode again and compare.
 
     An output is a night with files of its own, or a table of nights, named by its table or its sidecar.
-    Failures in a table of nights are worded by `say`, as `decode` words them.
     """
     table, sidecar = _table_and_sidecar(output)
     content = read_whole_sidecar(sidecar)
@@ -103,7 +100,7 @@ def verify_output(
         if path is not None:
             with TemporaryDirectory() as folder, warnings.catch_warnings():
                 warnings.simplefilter("ignore", StageGuardWarning)
-                checks.append(_decoded_again(path, profile, record, table, Path(folder) / table.name, say))
+                checks.append(_decoded_again(path, profile, record, table, Path(folder) / table.name))
         options = (record if is_night else record["run"])["options"]
         version = str((record["provenance"] if is_night else record["run"])["stageguard"])
         notes = tuple(_profile_notes(record["profile"], options))
@@ -116,7 +113,6 @@ def _decoded_again(
     record: dict[str, Any],
     table: Path,
     again: Path,
-    say: Callable[[object], str],
 ) -> Check:
     """Decode an input as recorded, and compare the table with that of the output."""
     try:
@@ -130,7 +126,7 @@ def _decoded_again(
             options = DecodeOptions.from_dict(run["options"] | {"format": None}, None)  # a table's is known
             files = tuple(path / place for place in record["input"].get("files", ()))
             only = tuple(map(str, run.get("only", ())))
-            task = TableTask(path, again, profile, options, only=only, say=say, files=files)
+            task = TableTask(path, again, profile, options, only=only, files=files)
             decode_source(table_source(task))
         return _compared(_rows(table), _rows(again))
     except StageGuardError as error:

@@ -15,7 +15,7 @@ from stageguard.cli import options as opt
 from stageguard.cli.command import command, more, option
 from stageguard.cli.decoded import end_decoding, print_outcome
 from stageguard.cli.render import print_line
-from stageguard.cli.terminal import one_line, outcome_bar
+from stageguard.cli.terminal import outcome_bar
 from stageguard.errors import InputError
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
@@ -113,7 +113,6 @@ def decode(
         overwrite=overwrite,
         jobs=jobs,
         cluster=cluster,
-        say=one_line,
     )
     if is_table_call(output, files, samples):
         for_files = {

@@ -15,7 +15,7 @@ from stageguard.cli import options as opt
 from stageguard.cli.command import MORE, command, more, option
 from stageguard.cli.decoded import end_decoding, print_outcome
 from stageguard.cli.recordings import RecordingOptions, Source, staging_options
-from stageguard.cli.terminal import one_line, outcome_bar
+from stageguard.cli.terminal import outcome_bar
 from stageguard.errors import InputError
 from stageguard.formats.recordings.read import SUFFIXES as RECORDING_SUFFIXES
 from stageguard.night.recording import Recording
@@ -136,7 +136,7 @@ def stage(
             "Staging", len(tasks), quiet=as_json, show=print_outcome if as_json else None
         ) as on_outcome,
     ):
-        source = FileSource(tasks, output if len(tasks) > 1 else None, one_line, stage_task)
+        source = FileSource(tasks, output if len(tasks) > 1 else None, stage_task)
         manifest = decode_source(source, jobs=jobs, executor=executor, on_outcome=on_outcome)
     next_steps = [] if as_json or not manifest.nights else [_review_line(tasks)]
     end_decoding(manifest, as_json=as_json, next_steps=next_steps)

@@ -36,7 +36,7 @@ def verify(output: Path, source: Path | None, as_json: bool) -> None:
             raise UsageError("--input is for outputs of decode: a card names its own files.")
         verification = verify_card(output)
     else:
-        verification = verify_output(output, source, say=one_line)
+        verification = verify_output(output, source)
     if as_json:
         print_json(verification.to_dict())
     else:
