@@ -26,7 +26,6 @@ from stageguard.report import numbers, tables, words
 from stageguard.report.hypnogram_svg import (
     Mark,
     axis_of,
-    bins_of,
     event_lanes,
     page_picture,
     script_data,
@@ -264,7 +263,7 @@ def _pictures(
         "picture": Markup(svg),  # already escaped
         "data": as_json(script_data(picture, axis)),
         "ink": INK,
-        "is_binned": bins_of(axis) is not None,
+        "is_binned": axis.bins is not None,
         "has_gaps": bool((decoding.argmax < 0).any()),
         "cycles": cycles,
         "annotations": lanes,

@@ -17,7 +17,7 @@ from stageguard.arrays import Floats, Indices
 from stageguard.night.colours import PAGE, STAGES, stage_shade
 from stageguard.night.hypnogram import later
 from stageguard.night.stages import StageScheme
-from stageguard.report.numbers import number_text
+from stageguard.report.numbers import duration, number_text
 
 INK, GREY, PALE, GAP, PANEL, BAND = (
     PAGE[name].light for name in ("ink", "grey", "line", "gap", "panel", "band")
@@ -99,6 +99,8 @@ DAY = 86400
 STEPS = (60, 300, 900, 1800, 3600, 7200, 14400, 28800)  # seconds between ticks
 UNITS = {"days": DAY, "hours": 3600, "minutes": 60}
 MAX_TICKS = 13
+MOST_BINS = 320
+BIN_SECONDS = (60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 43200, DAY)
 MOST_EPOCHS_DRAWN = 2_000  # one by one: 16 h of 30 s, 2 h of 4 s; longer recordings are drawn in bins
 
 
@@ -167,6 +169,20 @@ class EpochAxis:
     def seconds(self) -> float:
         """Length of the night."""
         return self.n_epochs * self.epoch_seconds
+
+    @property
+    def bins(self) -> Bins | None:
+        """Bins of a round length for a night that is too long to draw epoch by epoch, else None."""
+        if self.n_epochs <= self.most_epochs:
+            return None
+        lengths = (*BIN_SECONDS, *range(DAY, DAY * (2 + int(self.seconds / DAY / MOST_BINS)), DAY))
+        seconds = next(each for each in lengths if self.seconds / each <= MOST_BINS)
+        return Bins.of(self.n_epochs, max(1, round(seconds / self.epoch_seconds)))
+
+    @property
+    def bin_words(self) -> str:
+        """Length of a bin."""
+        return "" if self.bins is None else duration(self.bins.width * self.epoch_seconds)
 
     @property
     def step(self) -> int:
