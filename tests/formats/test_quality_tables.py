@@ -95,7 +95,6 @@ def test_a_column_that_may_run_either_way_is_asked_about(tmp_path, name):
         ("quality", [f"{value:g}" for value in BETA[1:]], ("11 rows", "12 epochs")),
         ("time\tquality", [f"soon\t{value:g}" for value in BETA], ("begins", "'soon'")),
         ("night\tquality", rows([1] * 6 + [2] * 6, BETA), (2, "recordings by its")),
-        ("box\tquality", rows([1] * 6 + [2] * 6, BETA), ("are these recordings?",)),
         ("quality\tlost", rows(BETA, BETA), ("columns", "quality and lost")),
         ("onset\tquality", rows(30 * np.arange(N), [*BETA[:-1], 1.5]), ("line 13: expected a quality",)),
     ],

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import stageguard as sg
 from messages import mentions, naming
@@ -59,10 +57,8 @@ def test_names_of_columns_tell_what_they_are(name, role, factor):
 def test_a_clock_goes_on_after_midnight_and_not_backwards():
     late = parse_cells(["23:59:30", "00:00:00", "00:00:30"])
     assert (np.diff(late.values) == 30).all()
-    assert parse_cells(["11:59:30 PM", "12:00:00 AM"]).values.tolist() == [86370.0, 86400.0]
     assert (np.diff(parse_cells(["22:00:30", "22:00:00"]).values) < 0).all()
-    assert parse_cells(["0 days 00:00:20", "1 days 00:00:00"]).values.tolist() == [20.0, 86400.0]
-    assert parse_cells(["22h00"]) is None
+    assert [parse_cells([cell]) for cell in ("22h00", "22:30", "05/01/2024 22:30:00")] == [None] * 3
 
 
 @pytest.mark.parametrize("column", ["time", "start", "Time (s)", "onset"])
@@ -277,7 +273,9 @@ def test_onsets_decide_in_tables_of_probabilities(tmp_path):
 
 
 @pytest.mark.parametrize("column", ["time", "onset", "timestamp", "start_time"])
-@pytest.mark.parametrize("cells", [["late"] * 4, ["1 May 22:30"] * 4, ["05/01/24 22:30"] * 4])
+@pytest.mark.parametrize(
+    "cells", [["late"] * 4, ["1 May 22:30"] * 4, ["05/01/2024 22:30"] * 4, ["22:30"] * 4]
+)
 @pytest.mark.parametrize("options", [{}, {"epoch_seconds": 30}])
 def test_times_that_cannot_be_read_are_refused_rather_than_dropped(tmp_path, column, cells, options):
     path = density_table(tmp_path, column, cells)
@@ -292,44 +290,3 @@ def test_times_that_cannot_be_read_matter_only_if_nothing_else_tells_the_time(tm
         rows = [f"{cells.format(20 * i, i)},{','.join(map(repr, row))}" for i, row in enumerate(P.tolist())]
         night = sg.read_density(table(tmp_path, f"{header},{','.join(NAMES)}", *rows))
         assert (night.epoch_seconds, night.n_epochs) == (20.0, 4)
-
-
-def moments(form, steps, first=CLOCK):
-    return [(first + timedelta(seconds=step)).strftime(form) for step in steps]
-
-
-@pytest.mark.parametrize("form", ["%d/%m/%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%d.%m.%Y %H:%M:%S",
-                                  "%Y/%m/%d %H:%M:%S", "%m/%d/%Y %I:%M:%S %p", "%d-%m-%Y %H:%M:%S"]
-)  # fmt: skip
-@pytest.mark.parametrize("first", [datetime(2024, 5, 1, 22), datetime(2024, 5, 1, 23, 59, 40),
-                                   datetime(2024, 1, 31, 23, 59, 50), datetime(2024, 5, 21, 1)]
-)  # fmt: skip
-def test_dates_with_slashes_give_gaps_and_length(tmp_path, form, first):
-    path = density_table(tmp_path, "time", moments(form, [0, 10, 30, 40], first))
-    night = sg.read_density(path)
-    assert (night.epoch_seconds, night.n_epochs) == (10.0, 5)
-    assert np.isnan(night.probabilities).all(axis=1).tolist() == [False, False, True, False, False]
-    assert night.start in (None, first)  # None if the day may be the month
-    is_told = "." in form or form.startswith("%Y") or first.day > 12
-    assert (night.start == first) or not is_told
-    assert "Sort the rows" in refused(
-        density_table(tmp_path, "time", moments(form, [0, 10, 40, 30], first)), sg.read_density
-    )
-
-
-@given(
-    first=st.datetimes(datetime(1990, 1, 1), datetime(2050, 1, 1)).map(lambda at: at.replace(microsecond=0)),
-    step=st.sampled_from([4, 10, 20, 30]),
-    is_day_first=st.booleans(),
-)
-def test_dates_are_never_read_as_another_night(first, step, is_day_first):
-    form = "%d/%m/%Y %H:%M:%S" if is_day_first else "%m/%d/%Y %H:%M:%S"
-    parsed = parse_cells(moments(form, [0, step, 3 * step, 1000 * step], first))
-    assert parsed is not None and (np.diff(parsed.values) == [step, 2 * step, 997 * step]).all()
-    assert parsed.first in (None, first)
-
-
-def test_dates_whose_day_and_month_cannot_be_told_apart_are_no_times():
-    assert parse_cells(["05/01/2024 22:00:00", "06/01/2024 22:00:00"]).first == datetime(2024, 1, 5, 22)
-    assert parse_cells(["05/01/2024 22:00:00", "09/09/2024 22:00:00"]) is None
-    assert parse_cells(["31/31/2024 22:00:00"] * 2) is None

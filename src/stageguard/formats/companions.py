@@ -142,7 +142,7 @@ MOMENT_WORDS = f"seconds since the beginning of the recording, or {START_WORDS}"
 def numbered_rows(path: Path, files: Sequence[str] = ("edf",)) -> list[tuple[int, dict[str, str]]]:
     """Return the rows of a list with their line numbers; each must name at least one of `files`."""
     columns = ", ".join(dict.fromkeys(("id", "subject", *files, "scoring")))
-    table = read_delimited(path, comments=True, utf16=True, expected=f"a header such as: {columns}")
+    table = read_delimited(path, comments=True, expected=f"a header such as: {columns}")
     header = [_column(name) for name in table.header]
     _check_list_header(path, header, files)
     rows: list[tuple[int, dict[str, str]]] = []
@@ -338,7 +338,7 @@ def read_quality(path: Path) -> QualityTable:
     values = _quality_numbers(path, table, column)
     if header[column] == CLEAN_COLUMN:
         values = 1.0 - values
-    times, _ = other_columns(table, (column,), can_decode=False)
+    times, _ = other_columns(table, (column,))
     is_timed = times.onset is not None or times.epoch is not None
     return QualityTable(path, values, read_timing(path, times, table.lines, needs_length=False), is_timed)
 

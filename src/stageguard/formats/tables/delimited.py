@@ -1,8 +1,6 @@
 """Delimited text: a header, rows of cells, and the line each row begins on.
 
-Every reader of CSV and TSV builds on it. Numbers are parsed by Python's `float`: decoding a cohort of CSV
-files took 1.08 to 1.15 times the processor time that it took with blocks of digits parsed in NumPy
-(docs/bench.md).
+Every reader of CSV and TSV builds on it.
 """
 
 from __future__ import annotations
@@ -26,22 +24,19 @@ HEADER_SEARCH_LINES = 20
 MOST_COLUMNS = 10_000
 _SPACES = " \t\x0b\x0c\x1c\x1d\x1e\x1f"  # ASCII characters that `strip` removes
 _COMMA = re.compile(r"^([+-]?\d*),(\d+)$", re.ASCII)  # a cell that is a number with a decimal comma
-
 _CLOCK_TIME = re.compile(r"\d{1,2}:\d{2}(:\d{2})?")
 
 Row = Sequence[str]
 
 
-def read_text(path: Path, *, utf16: bool = False, fallback: str | None = None) -> str:
+def read_text(path: Path, *, fallback: str | None = None) -> str:
     """Return the text of a file with plain line ends and no byte order mark.
 
-    UTF-16, as spreadsheets save it, is read if `utf16`, and text that is not UTF-8 with the encoding
-    `fallback`; both are refused otherwise.
+    It is UTF-8, or UTF-16 as spreadsheets save it; other text is read with the encoding `fallback`, or is
+    refused.
     """
     data = read_file(path)
     if data[:2] in UTF16_MARKS:
-        if not utf16:
-            raise file_error(path, "is UTF-16 text. Save it as UTF-8.")
         data = data.decode("utf-16", errors="replace").encode()
     if b"\x00" in data:
         raise file_error(path, f"holds binary data (a NUL at byte {data.index(0)}), not a CSV or TSV table.")
@@ -50,9 +45,8 @@ def read_text(path: Path, *, utf16: bool = False, fallback: str | None = None) -
     except UnicodeDecodeError as error:
         if fallback is None:
             line = data.count(b"\n", 0, error.start) + 1
-            raise file_error(
-                path, f"line {line} is not UTF-8 text (byte {error.start}). Save it as UTF-8."
-            ) from None
+            problem = f"line {line} is not UTF-8 text (byte {error.start}). Save it as UTF-8."
+            raise file_error(path, problem) from None
         text = data.decode(fallback)
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
@@ -103,16 +97,13 @@ def split_rows(
     """
 
     def stripped(row: Row) -> Row:
-        return [
-            cell if number == exact and not cell.isspace() else cell.strip()
-            for number, cell in enumerate(row)
-        ]
+        return [each if k == exact and not each.isspace() else each.strip() for k, each in enumerate(row)]
 
     text = "\n".join(lines)
     if not quotes or '"' not in text:
         rows: list[Row] = [line.split(delimiter) if line else [] for line in lines]
         is_plain = text.isascii() and not any(mark in text for mark in _SPACES if mark != delimiter)
-        return rows if is_plain else [stripped(row) for row in rows], numbers
+        return rows if is_plain else list(map(stripped, rows)), numbers
     if text.count('"') % 2:
         line = numbers[text.count("\n", 0, text.rindex('"'))]
         raise file_error(path, f"has a quote that is not closed, by line {line}. Close or remove it.")
@@ -132,33 +123,13 @@ def split_rows(
 def even_rows(
     path: Where, text: str, header_line: int, delimiter: str, header: Sequence[str]
 ) -> Table | None:
-    """Return the same as `rows_below` if the text below the header is simple, else None.
-
-    Simple text has no quotes, no space in or around cells, no empty rows at the end, and as many cells in
-    every row as in the header.
-    """
+    """Return the same as `rows_below` if all cells below the header are plain numbers, else None."""
     text, width = text.rstrip("\n"), len(header)
-    if width < 2:
+    numbers = kernels.active.read_rows(text, delimiter, width) if width > 1 else None
+    if numbers is None:
         return None
-    numbers = kernels.active.read_rows(text, delimiter, width)
-    if numbers is None and not _is_even(text, delimiter, width):
-        return None
-    n_rows = text.count("\n") + 1 if numbers is None else len(numbers)
-    begins = range(header_line + 2, header_line + 2 + n_rows)
-    return Table(path, tuple(header), EvenCells(text, delimiter, width, numbers), begins, delimiter)
-
-
-def _is_even(text: str, delimiter: str, width: int) -> bool:
-    """Whether a text is simple, as `even_rows` says."""
-    last = text[text.rfind("\n") + 1 :]
-    if not last.strip(delimiter) or '"' in text or not text.isascii():
-        return False
-    if any(mark in text for mark in _SPACES if mark != delimiter):
-        return False
-    n_rows = text.count("\n") + 1
-    # line ends become cells, so that a row of another length is noticed
-    cells = text.replace("\n", f"{delimiter}\n{delimiter}").split(delimiter)
-    return len(cells) == n_rows * (width + 1) - 1 and cells[width :: width + 1].count("\n") == n_rows - 1
+    begins = range(header_line + 2, header_line + 2 + len(numbers))
+    return Table(path, tuple(header), EvenCells(text, delimiter, numbers), begins, delimiter)
 
 
 def rows_below(
@@ -182,12 +153,13 @@ def rows_below(
         raise file_error(path, "has a header but no rows. Expected one row per epoch.")
     if len(header) == 1:
         rows = [row or [""] for row in rows]
-    expected = f"expected {len(header)}: {', '.join(header)}." if header_line < 0 else (
-        f"the header has {len(header)}. Every row needs one cell per column."
-    )  # fmt: skip
+    expected = f"the header has {len(header)}. Every row needs one cell per column."
+    if header_line < 0:
+        expected = f"expected {len(header)}: {', '.join(header)}."
     check_widths(path, rows, begins, len(header), expected)
     note = f"{n_empty} row{'s' * (n_empty != 1)} of empty cells at the end left out"
-    return Table(path, tuple(header), _columns(rows), begins, delimiter, (note,) if n_empty else ())
+    columns = list(zip(*rows, strict=True))
+    return Table(path, tuple(header), columns, begins, delimiter, (note,) if n_empty else ())
 
 
 def read_rows(path: Path, wanted: Sequence[str]) -> Table:
@@ -199,22 +171,31 @@ def rows_of(path: Path, lines: Sequence[str], wanted: Sequence[str]) -> Table:
     """Like `read_rows`, from the lines of a text."""
     table = find_rows(path, lines, {*wanted}.issubset)
     if table is None:
-        raise file_error(
-            path, f"has no header with the columns {', '.join(wanted)}. Was it written completely?"
-        )
+        problem = f"has no header with the columns {', '.join(wanted)}. Was it written completely?"
+        raise file_error(path, problem)
     return table
 
 
 def find_rows(path: Path, lines: Sequence[str], is_header: Callable[[Sequence[str]], bool]) -> Table | None:
-    """Return `stage_rows` below the first line that `is_header` accepts in lower case, or None."""
+    """Return the rows below the first line that `is_header` accepts in lower case, or None.
+
+    Names are lower-cased; between semicolons, decimal commas become points.
+    """
     for number, line in enumerate(lines[:HEADER_SEARCH_LINES]):
         for delimiter in DELIMITERS:
             header = split_line(line, delimiter)
-            if is_header([cell.casefold() for cell in header]):
-                above = [split_line(each, delimiter) for each in lines[:number]]
-                is_row = [len(row) == len(header) and all(map(_is_datum, row)) for row in above]
-                refuse_rows_above(path, is_row)
-                return stage_rows(path, lines, number, delimiter, header)
+            if not is_header([cell.casefold() for cell in header]):
+                continue
+            above = [split_line(each, delimiter) for each in lines[:number]]
+            refuse_rows_above(path, [len(row) == len(header) and all(map(_is_datum, row)) for row in above])
+            table = rows_below(path, lines, number, delimiter, header)
+            columns, notes = table.columns, table.notes
+            if delimiter == ";":
+                columns = [tuple([_COMMA.sub(r"\1.\2", cell) for cell in column]) for column in columns]
+                if columns != table.columns:
+                    notes = ("decimal commas were read as points", *notes)
+            names = tuple(name.casefold() for name in header)
+            return replace(table, header=names, columns=columns, notes=notes)
     return None
 
 
@@ -233,47 +214,33 @@ def _is_datum(cell: str) -> bool:
     return is_number(cell) or canonical_name(cell) is not None or _CLOCK_TIME.fullmatch(cell) is not None
 
 
-def stage_rows(
-    path: Path, lines: Sequence[str], header_line: int, delimiter: str, header: Sequence[str]
-) -> Table:
-    """Return `rows_below` with lower-case names; between semicolons, decimal commas become points."""
-    table = rows_below(path, lines, header_line, delimiter, header)
-    columns, notes = table.columns, table.notes
-    if delimiter == ";":
-        columns = [tuple([_COMMA.sub(r"\1.\2", cell) for cell in column]) for column in table.columns]
-        if columns != table.columns:
-            notes = ("decimal commas were read as points", *notes)
-    return replace(table, header=tuple(name.casefold() for name in header), columns=columns, notes=notes)
-
-
 def read_delimited(
     path: Path,
     *,
     comments: bool = False,
     quotes: bool = True,
     delimiter: str | None = None,
-    utf16: bool = False,
     fallback: str | None = None,
     expected: str = "a header and rows",
 ) -> Table:
     """Return a table whose first line is its header, without blank lines and, if `comments`, lines with #.
 
-    See `read_text` for `utf16` and `fallback`, and `split_rows` for `quotes`. The default delimiter
-    is the most frequent one in the first line. The error for an empty file says what was `expected`.
+    See `read_text` for `fallback`, and `split_rows` for `quotes`. The default delimiter is the most frequent
+    one in the first line. The error for an empty file says what was `expected`.
     """
-    text = read_text(path, utf16=utf16, fallback=fallback)
     numbered = [
         (number, line)
-        for number, line in enumerate(text.split("\n"), start=1)
+        for number, line in enumerate(read_text(path, fallback=fallback).split("\n"), start=1)
         if line.strip() and not (comments and line.startswith("#"))
     ]
     if not numbered:
         raise file_error(path, f"is empty, expected {expected}.")
     numbers, lines = zip(*numbered, strict=True)
     mark = delimiter or max(DELIMITERS, key=lines[0].count)
-    rows, begins = split_rows(path, lines, mark, numbers, quotes=quotes)
-    check_widths(path, rows, begins, len(rows[0]), f"the header has {len(rows[0])}.")
-    return Table(path, tuple(rows[0]), _columns(rows[1:]) or [()] * len(rows[0]), begins[1:], mark)
+    (header, *rows), begins = split_rows(path, lines, mark, numbers, quotes=quotes)
+    check_widths(path, rows, begins[1:], len(header), f"the header has {len(header)}.")
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(header)
+    return Table(path, tuple(header), columns, begins[1:], mark)
 
 
 def as_moment(path: Where, line: int, cell: str) -> datetime:
@@ -289,8 +256,3 @@ def check_widths(path: Where, rows: Sequence[Row], lines: Sequence[int], width: 
     for row, line in zip(rows, lines, strict=True):
         if len(row) != width:
             raise file_error(path, f"line {line} has {len(row)} cell{'s' * (len(row) != 1)}, {expected}")
-
-
-def _columns(rows: Sequence[Row]) -> list[tuple[str, ...]]:
-    """Return the columns of rows of one length."""
-    return list(zip(*rows, strict=True))

@@ -29,9 +29,9 @@ from stageguard.formats.tables.delimited import (
     rows_below,
     split_line,
 )
-from stageguard.formats.tables.one_night import refuse_runs, refuse_several, refuse_untold_times
+from stageguard.formats.tables.one_night import refuse_several
 from stageguard.formats.tables.row_times import meaning_of, nameless_index, row_times
-from stageguard.formats.tables.table import NAMELESS, Table, is_filled, is_number, row_name
+from stageguard.formats.tables.table import NAMELESS, Table, is_number, row_name
 from stageguard.formats.tables.timing import RowTimes, read_timing
 from stageguard.night.stages import canonical_name
 
@@ -95,7 +95,7 @@ def density_of_table(
     """
     where, lines = table.path, table.lines_of_file
     values, has_commas = stage_values(table, stages)
-    times, ignored = other_columns(table, stages.places, expected, can_decode=True)
+    times, ignored = other_columns(table, stages.places, expected)
     timing = read_timing(where, times, lines, given=options.epoch_seconds, fills_lead=fills_lead)
     notes = (
         *table.notes,
@@ -118,36 +118,31 @@ def density_of_table(
 
 
 def other_columns(
-    table: Table, known: Collection[int], expected: Collection[str] = (), *, can_decode: bool
+    table: Table, known: Collection[int], expected: Collection[str] = ()
 ) -> tuple[RowTimes, tuple[str, ...]]:
     """Return when rows are, and the names of columns that are neither `known`, nor `expected`, nor times.
 
-    Refuse a table of several nights, and columns that may be times or tell nights apart; if `can_decode`, a
-    table of all nights could be decoded.
+    A table of several nights is refused.
     """
     where, index = table.path, table.index
     if len(known) == len(table.header) and not index.columns:
         return RowTimes(notes=index.notes), ()
     refuse_several(table)
-    timed, ignored = dict(index.columns), list[int]()
+    timed, ignored = dict(index.columns), list[str]()
     for column, name in enumerate(table.header):
         if column in known:
             continue
         if name.casefold() in NAMELESS and not index.columns:  # as pandas writes its index
-            cells = table.column(column)
-            index = nameless_index(where, np.array(cells, dtype=object))
+            index = nameless_index(where, np.array(table.column(column), dtype=object))
             timed |= dict(index.columns)
-            if re.fullmatch(r"\d+|\D*", next(filter(is_filled, cells), "")):
-                ignored.append(column)
+            if not index.columns:
+                ignored.append(name or UNNAMED)
         elif meaning_of(name) is not None and name not in timed:
             timed[name] = table.times(column)
         elif name.casefold() not in expected:
-            ignored.append(column)
+            ignored.append(name)
     times = row_times(where, list(timed.items()), index.meanings)
-    left = [(table.header[column], table.values(column)) for column in ignored]
-    refuse_runs(where, ((name or UNNAMED, cells) for name, cells in left), times, can_decode=can_decode)
-    refuse_untold_times(where, left, times)
-    return replace(times, notes=index.notes + times.notes), tuple(name or UNNAMED for name, _ in left)
+    return replace(times, notes=index.notes + times.notes), tuple(ignored)
 
 
 def stage_values(table: Table, stages: StageColumns) -> tuple[Floats, bool]:
@@ -178,7 +173,10 @@ def stage_of(cell: str) -> str | None:
 
 def find_layout(path: Path, lines: Sequence[str], options: FileOptions) -> Layout:
     """Return the layout with the header line and delimiter that make most cells stage names."""
-    _refuse_wide(path, lines)
+    widest = max((line.count(mark) for line in lines for mark in DELIMITERS), default=0) + 1
+    if widest > MOST_COLUMNS:
+        problem = f"has {widest:,} columns, expected at most {MOST_COLUMNS:,}: one row per epoch."
+        raise file_error(path, problem)
     wanted = {stage.casefold() for stage in options.stages or ()}
     profile_stages = {*options.scheme.names} if options.scheme and options.stages is None else set()
 
@@ -228,18 +226,6 @@ def choose_columns(path: Where, header: Sequence[str], options: FileOptions) -> 
             )
         by_stage[stage] = column
     return StageColumns(tuple(by_stage.values()), tuple(header[column] for column in by_stage.values()))
-
-
-def _refuse_wide(path: Path, lines: Sequence[str]) -> None:
-    """Refuse a line with very many cells before they are split."""
-    for number, line in enumerate(lines, start=1):
-        widest = max(map(line.count, DELIMITERS)) + 1 if len(line) > MOST_COLUMNS else 0
-        if widest > MOST_COLUMNS:
-            raise file_error(
-                path,
-                f"line {number} has {widest:,} cells, expected at most {MOST_COLUMNS:,}: one row per "
-                "epoch, one column per stage. Is it transposed?",
-            )
 
 
 def _headerless_layout(path: Path, lines: Sequence[str], stages: Sequence[str] | None) -> Layout:

@@ -23,7 +23,7 @@ from stageguard.guard import kernels
 
 NAMELESS = ("", "unnamed: 0", "__index_level_0__")  # names that files give to an index without a name
 
-Role = Literal["onset", "end", "duration", "epoch", "run"]
+Role = Literal["onset", "end", "duration", "epoch"]
 Cells = Sequence[str] | npt.NDArray[Any]
 
 
@@ -49,24 +49,24 @@ NO_INDEX = IndexColumns()
 
 
 class EvenCells(Sequence[tuple[str, ...]]):
-    """Columns of text whose rows have one length; cells are made only when needed: a night has thousands."""
+    """Columns of text that are all numbers; cells are made only when needed: a night has thousands."""
 
-    def __init__(self, text: str, delimiter: str, width: int, numbers: Floats | None) -> None:
-        self._text, self._delimiter, self._width = text, delimiter, width
+    def __init__(self, text: str, delimiter: str, numbers: Floats) -> None:
+        self._text, self._delimiter = text, delimiter
         self._cells: list[str] | None = None
-        self.numbers = numbers  # (n_rows, width), or None if any cell is not a plain number
+        self.numbers = numbers  # (n_rows, n_columns)
 
     def __len__(self) -> int:
         """Return the number of columns."""
-        return self._width
+        return int(self.numbers.shape[1])
 
     def __getitem__(self, column: Any) -> Any:
         """Return the cells of one column or of several."""
         if isinstance(column, slice):
-            return [self[number] for number in range(self._width)[column]]
+            return [self[number] for number in range(len(self))[column]]
         if self._cells is None:
             self._cells = self._text.replace("\n", self._delimiter).split(self._delimiter)
-        return tuple(self._cells[range(self._width)[column] :: self._width])
+        return tuple(self._cells[range(len(self))[column] :: len(self)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,55 +114,29 @@ class Table:
 
     def numbers(self, column: int) -> tuple[Floats, bool]:
         """Return the numbers of a column, NaN if missing, and whether they had decimal commas."""
-        if isinstance(self.columns, EvenCells) and self.columns.numbers is not None:
+        if isinstance(self.columns, EvenCells):
             return self.columns.numbers[:, column], False
-        cells = self.columns[column]
+        cells, name = self.columns[column], self.header[column][:40]
         if isinstance(cells, np.ndarray):
-            return self._array_numbers(column, cells), False
+            if cells.ndim != 1 or cells.dtype.kind not in "fiuOUS":
+                found = f"has shape {cells.shape} and type {cells.dtype}"
+                raise file_error(self.path, f"column {name!r} {found}, expected one number per row.")
+            if cells.dtype.kind in "fiu":
+                return np.asarray(cells, dtype=np.float64), False
+            cells = [cell_text(cell).strip() for cell in cells.tolist()]
         has_commas = self.delimiter != "," and "," in "".join(cells)
         if has_commas:
             cells = [cell.replace(",", ".") for cell in cells]
         numbers: Floats | None = kernels.active.read_numbers(tuple(cells))
         if numbers is not None:
             return numbers, has_commas
-        if "_" not in "".join(cells):  # Python reads 1_000 as a number; no table means that
-            try:
-                return np.array(list(map(float, cells))), has_commas
-            except ValueError:
-                pass
         values = np.full(len(cells), np.nan)
         for row, cell in enumerate(cells):
             if is_number(cell):
                 values[row] = float(cell)
             elif cell.casefold() not in MISSING_WORDS:
-                raise self.cell_error(row, self.header[column], "a number", cell)
+                raise self.cell_error(row, name, "a number", cell)
         return values, has_commas
-
-    def _array_numbers(self, column: int, array: npt.NDArray[Any]) -> Floats:
-        """Return an array as numbers, also from text; missing cells are NaN."""
-        name = self.header[column]
-        if array.ndim != 1:
-            raise file_error(
-                self.path, f"column {name[:40]!r} has shape {array.shape}, expected one number per row."
-            )
-        if array.dtype.kind in "fiu":
-            return np.asarray(array, dtype=np.float64)
-        if array.dtype.kind not in "OUS":
-            raise file_error(self.path, f"column {name[:40]!r} is of type {array.dtype}, expected numbers.")
-        values = np.full(len(array), math.nan)
-        for row, cell in enumerate(array.tolist()):
-            text = (
-                str(cell).strip() if not isinstance(cell, bytes) else cell.decode("utf-8", "replace").strip()
-            )
-            if cell is None or text.casefold() in MISSING_WORDS:
-                continue
-            try:
-                if isinstance(cell, bool) or "_" in text:
-                    raise ValueError
-                values[row] = float(text if isinstance(cell, str | bytes) else cell)
-            except (TypeError, ValueError, OverflowError):
-                raise self.cell_error(row, name[:40], "a number", text) from None
-        return values
 
     def times(self, column: int) -> Cells:
         """Return a column that times rows, as numbers if it holds numbers.
@@ -179,15 +153,6 @@ class Table:
         for row in np.flatnonzero(~np.isfinite(values))[:1].tolist():
             raise self.cell_error(row, self.header[column], "a number", cells[row])
         return values
-
-    def values(self, column: int) -> Sequence[str] | Floats:
-        """Return a column as numbers or text, whichever is quicker."""
-        if isinstance(self.columns, EvenCells) and self.columns.numbers is not None:
-            return self.columns.numbers[:, column]
-        cells = self.columns[column]
-        if isinstance(cells, np.ndarray) and cells.dtype.kind in "fiu" and cells.ndim == 1:
-            return np.asarray(cells, dtype=np.float64)
-        return [cell_text(cell) for cell in cells.tolist()] if isinstance(cells, np.ndarray) else cells
 
     def cell_error(self, row: int, name: str, expected: str, cell: str) -> Exception:
         """Return the error that says what a cell holds and what was expected."""

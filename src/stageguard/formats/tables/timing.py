@@ -1,8 +1,8 @@
-"""Find epoch length and missing epochs of a table from its onset, duration and epoch columns."""
+"""Find epoch length and missing epochs of a table from when its rows are."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -84,12 +84,18 @@ def read_timing(
         seconds = step if seconds is None else seconds
     if times.epoch is not None and n_rows > 1:
         by_column["epoch"], _ = _epochs(path, "epoch", times.epoch, lines, 1.0)
-    if len(by_column) == 2:
-        _refuse_disagreement(path, by_column, lines)
+    column, epochs = next(iter(by_column.items()), (name, np.zeros(min(n_rows, 1), dtype=np.intp)))
+    apart = np.flatnonzero(epochs != by_column.get("epoch", epochs))
+    if len(apart):
+        row = int(apart[0])
+        raise file_error(
+            path,
+            f"{row_name(lines, row)} is epoch {epochs[row]} by its {column} column and "
+            f"{by_column['epoch'][row]} by its epoch column, counted from 0. Correct one, or leave it out.",
+        )
     lead, offset = _lead(path, times, lines, seconds if seconds is not None else given)
     if not fills_lead and times.onset is not None:
         lead, offset = 0, max(float(times.onset[0]), 0.0)
-    column, epochs = next(iter(by_column.items()), (name, np.zeros(min(n_rows, 1), dtype=np.intp)))
     n_missing = int(epochs[-1]) + 1 - len(epochs) if len(epochs) else 0
     notes, owner = times.notes, f"the {'object' if lines is None else 'file'}'s {column} column"
     if lead:
@@ -106,30 +112,22 @@ def _lead(
     path: Where, times: RowTimes, lines: Sequence[int] | None, seconds: float | None
 ) -> tuple[int, float]:
     """Return how many whole epochs precede the first row, and the seconds before the first epoch."""
-    if times.onset is None:
-        if times.epoch is not None and times.epoch[0] not in (0.0, 1.0):
-            raise file_error(
-                path,
-                f"{row_name(lines, 0)}, column 'epoch': begins with {times.epoch[0]:.10g}, expected 0 or 1, "
-                "so that the epochs before it are known. Add a column onset in seconds, or rows for those "
-                "epochs.",
-            )
+    if times.onset is None and times.epoch is not None and times.epoch[0] not in (0.0, 1.0):
+        raise file_error(
+            path,
+            f"{row_name(lines, 0)}, column 'epoch': begins with {times.epoch[0]:.10g}, expected 0 or 1. Add "
+            "a column onset in seconds, or rows for the epochs before it.",
+        )
+    if times.onset is None or seconds is None or seconds <= 0:
         return 0, 0.0
     first = float(times.onset[0])
-    if seconds is None or seconds <= 0:
-        return 0, 0.0
-    if first < -TOLERANCE * seconds:
-        raise file_error(
-            path,
-            f"{row_name(lines, 0)}: begins at {first:.10g} s, before the recording. Expected times from 0.",
-        )
     with np.errstate(over="ignore"):
         n_before = np.float64(first) / seconds
-    if n_before > MOST_MISSING:
+    if not -TOLERANCE <= n_before <= MOST_MISSING:
         raise file_error(
             path,
-            f"{row_name(lines, 0)}: begins at {first:.10g} s, {n_before:,.0f} epochs after the start. "
-            f"Expected at most {MOST_MISSING:,}. Count seconds from the start of the recording.",
+            f"{row_name(lines, 0)}: begins at {first:.10g} s, expected seconds from the recording's start, "
+            f"and at most {MOST_MISSING:,} epochs before it.",
         )
     lead = int(n_before + TOLERANCE)
     offset = first - lead * seconds
@@ -152,9 +150,10 @@ def durations_by_onsets(onsets: Floats, lasting: Floats) -> tuple[Floats, tuple[
         return lasting, ()
     n_epochs = np.rint(steps / (shortest / max(round(shortest / seconds), 1)))
     step = round(float(steps.sum() / n_epochs.sum()), 9)
-    if abs(seconds - step) <= 1e-6 * step:  # the same apart from rounding
-        return lasting, ()
-    if abs(seconds - step) > TOLERANCE * step or (np.abs(steps - n_epochs * step) > TOLERANCE * step).any():
+    is_off = (
+        abs(seconds - step) > TOLERANCE * step or (np.abs(steps - n_epochs * step) > TOLERANCE * step).any()
+    )
+    if is_off or abs(seconds - step) <= 1e-6 * step:  # the same apart from rounding
         return lasting, ()
     notes: tuple[str, ...] = ()
     if abs(seconds - step) > SAID_ABOVE * step:
@@ -182,56 +181,32 @@ def _epochs(
     path: Where, name: str, values: Floats, lines: Sequence[int] | None, step: float | None
 ) -> tuple[Indices, float]:
     """Return the epoch of every row, counted from the first, and the length of a step."""
-    with np.errstate(over="ignore"):
+
+    def refuse(row: int, problem: str) -> None:
+        raise file_error(path, f"{row_name(lines, row)}, column {name!r}: {problem}")
+
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         steps = np.diff(values)
-    back = np.flatnonzero(steps <= 0)
-    if len(back):
-        row = int(back[0]) + 1
-        raise file_error(
-            path,
-            f"{row_name(lines, row)}, column {name!r}: {values[row]:.10g} comes after "
-            f"{values[row - 1]:.10g}, expected a larger number. Sort the rows, and remove those that are "
-            "there twice.",
-        )
-    typical = float(np.sort(steps)[(len(steps) - 1) // 2])
-    if name == "epoch" and typical != 1:
-        raise file_error(
-            path,
-            f"{row_name(lines, 1)}, column 'epoch': counts by {typical:.10g}, expected by 1. Name the column "
-            "onset if it holds seconds.",
-        )
-    step = typical if step is None else step
-    with np.errstate(over="ignore", invalid="ignore"):
+        typical = float(np.sort(steps)[(len(steps) - 1) // 2])
+        step = typical if step is None else step
         jumps = np.rint(steps / step)
-        odd = np.flatnonzero((jumps < 1) | (np.abs(steps / step - jumps) > TOLERANCE))
-    if len(odd):
-        row = int(odd[0]) + 1
-        raise file_error(
-            path,
-            f"{row_name(lines, row)}, column {name!r}: {values[row]:.10g} is {steps[row - 1]:.10g} after the "
-            f"row before, expected {step:.10g} or a whole multiple. Give every epoch the same length.",
-        )
+        odd = (jumps < 1) | (np.abs(steps / step - jumps) > TOLERANCE)
+    if (steps <= 0).any():
+        row = int(np.argmax(steps <= 0)) + 1
+        expected = "expected a larger number. Sort the rows, and remove those that are there twice."
+        refuse(row, f"{values[row]:.10g} comes after {values[row - 1]:.10g}, {expected}")
+    if name == "epoch" and typical != 1:
+        refuse(1, f"counts by {typical:.10g}, expected by 1. Name the column onset if it holds seconds.")
+    if odd.any():
+        row = int(np.argmax(odd)) + 1
+        expected = f"expected {step:.10g} or a whole multiple. Give every epoch the same length."
+        refuse(row, f"{values[row]:.10g} is {steps[row - 1]:.10g} after the row before, {expected}")
     if jumps.sum() - len(jumps) > MOST_MISSING:
         row = int(np.argmax(jumps)) + 1
-        raise file_error(
-            path,
-            f"{row_name(lines, row)}, column {name!r}: {jumps[row - 1]:,.0f} epochs after the row before. "
-            f"Expected at most {MOST_MISSING:,} missing epochs. Is the number right?",
-        )
+        expected = f"expected at most {MOST_MISSING:,} missing epochs."
+        refuse(row, f"{jumps[row - 1]:,.0f} epochs after the row before, {expected}")
     epochs = np.concatenate([[0], np.cumsum(jumps)]).astype(np.intp)
     mean, spread = float((values[-1] - values[0]) / epochs[-1]), float(np.ptp(steps / jumps))
     whole = float(round(mean))
     is_jittered = whole >= 1 and spread > 1e-6 and abs(mean - whole) <= min(TOLERANCE * whole, spread)
     return epochs, whole if is_jittered else round(mean, 6)
-
-
-def _refuse_disagreement(path: Where, by_column: Mapping[str, Indices], lines: Sequence[int] | None) -> None:
-    (one, first), (other, second) = by_column.items()
-    apart = np.flatnonzero(first != second)
-    if len(apart):
-        row = int(apart[0])
-        raise file_error(
-            path,
-            f"{row_name(lines, row)} is epoch {first[row]} by its {one} column and {second[row]} by its "
-            f"{other} column, counted from 0. Correct one, or leave it out.",
-        )

@@ -58,7 +58,7 @@ from stageguard.formats.tables.delimited import (
     split_line,
     text_lines,
 )
-from stageguard.formats.tables.one_night import refuse_runs, refuse_several
+from stageguard.formats.tables.one_night import refuse_several
 from stageguard.formats.tables.row_times import INDEX, nameless_index, row_times
 from stageguard.formats.tables.table import NAMELESS, IndexColumns, Meaning, Table, as_number, row_name
 from stageguard.formats.tables.timing import TIMING_COLUMNS, TOLERANCE, RowTimes, read_timing
@@ -159,9 +159,6 @@ def from_table(path: Path, table: Table, options: FileOptions) -> RawHypnogram:
         if column_name in TIMING_COLUMNS:
             _refuse_texts(table, column_name)
     is_own = recorded is not None or ARGMAX_COLUMN in table.header or _is_own_table(table.header)
-    if not is_own and name not in EVENT_COLUMNS:
-        left = [each for each in others if each not in times.used]
-        refuse_runs(path, ((each, table.column(each)) for each in left), times, can_decode=False)
     if (
         times.onset is not None
         and times.lasting is not None
