@@ -106,7 +106,7 @@ def test_bad_frames_are_one_line(table, expected):
 
 def test_a_column_that_tells_no_time_is_refused():
     assert mentions(refused(frame(onset=["late"] * 12)), "'late'")
-    assert "comes after" in refused(frame(onset=["22:00"] * 12))
+    assert "comes after" in refused(frame(onset=["22:00:00"] * 12))
 
 
 @pytest.mark.proves("object:polars")

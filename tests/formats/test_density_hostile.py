@@ -211,9 +211,9 @@ def test_a_million_columns_are_refused_at_once(tmp_path):
     row = b",".join([b"0.5"] * 1_000_000)
     data = b"W,S," + b",".join(b"x%d" % i for i in range(1_000_000)) + b"\n" + row + b"\n"
     found = within(5, 60, lambda: outcome(put(tmp_path, "n.csv", data)))
-    assert mentions(str(found), 1, "1,000,002", "10,000")
+    assert mentions(str(found), "1,000,002 columns", "10,000")
     found = within(5, 60, lambda: outcome(put(tmp_path, "n.csv", row + b"\n" + row), stages=("W", "S")))
-    assert mentions(str(found), 1, "1,000,000", "10,000")
+    assert mentions(str(found), "1,000,000 columns", "10,000")
 
 
 def test_one_endless_line_is_refused_at_once(tmp_path):

@@ -6,10 +6,10 @@ import zipfile
 
 import numpy as np
 import pytest
-from stageguard.formats.cohort_table import open_table
 
 import stageguard as sg
 from messages import mentions
+from stageguard.formats.cohort import open_cohort
 from stageguard.formats.night import FileOptions
 
 
@@ -50,7 +50,7 @@ def test_a_row_group_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     columns = {"id": ["a"] * 50} | {stage: np.full(50, 0.2) for stage in ("W", "N1", "N2", "N3", "R")}
     parquet.write_table(arrow.table(columns), tmp_path / "n.parquet")
-    assert len(open_table([tmp_path / "n.parquet"], FileOptions()).chunks()) == 1
+    assert len(list(open_cohort([tmp_path / "n.parquet"], FileOptions()).nights())) == 1
     monkeypatch.setattr("stageguard.formats.tools.parquet.MOST_BYTES", 100)
     with pytest.raises(sg.StageGuardError, match="row group"):
-        open_table([tmp_path / "n.parquet"], FileOptions())
+        open_cohort([tmp_path / "n.parquet"], FileOptions())

@@ -62,9 +62,9 @@ def _refuse_many(path: Where, name: str, cells: Sequence[str], header: Sequence[
     if what == "channels":
         advice = "Keep the rows of one, or read each and put them together with sg.combine."
     elif name.strip().casefold() == "id" and not isinstance(path, str):
-        advice = "Outputs of decode are read whole by compare and stats." if (
-            DECODED_COLUMNS.issubset(header)
-        ) else f"To decode all of them: stageguard decode {path.name} --output out.csv, or out.parquet."  # fmt: skip
+        advice = f"To decode all of them: stageguard decode {path.name} --output out.csv, or out.parquet."
+        if DECODED_COLUMNS.issubset(header):
+            advice = "Outputs of decode are read whole by compare and stats."
     many = f"{len(values):,} {what} by its column {name} ({listed(values, 4)})"
     raise file_error(path, f"holds {many}, expected one. {advice}")
 

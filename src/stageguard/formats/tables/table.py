@@ -184,7 +184,7 @@ def time_cells(where: Where, array: npt.NDArray[Any]) -> Cells:
 
 def cell_text(value: object) -> str:
     """Return a cell as text; nothing if it is missing."""
-    if value is None or value != value or str(value) in ("<NA>", "NaT"):
+    if value is None or str(value) in ("<NA>", "NaT") or value != value:
         return ""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")

@@ -150,10 +150,8 @@ def durations_by_onsets(onsets: Floats, lasting: Floats) -> tuple[Floats, tuple[
         return lasting, ()
     n_epochs = np.rint(steps / (shortest / max(round(shortest / seconds), 1)))
     step = round(float(steps.sum() / n_epochs.sum()), 9)
-    is_off = (
-        abs(seconds - step) > TOLERANCE * step or (np.abs(steps - n_epochs * step) > TOLERANCE * step).any()
-    )
-    if is_off or abs(seconds - step) <= 1e-6 * step:  # the same apart from rounding
+    off = max(abs(seconds - step), float(np.abs(steps - n_epochs * step).max()))
+    if off > TOLERANCE * step or abs(seconds - step) <= 1e-6 * step:  # the same apart from rounding
         return lasting, ()
     notes: tuple[str, ...] = ()
     if abs(seconds - step) > SAID_ABOVE * step:
