@@ -143,6 +143,20 @@ def test_what_changes_after_it_was_seen_is_announced_and_queued_first(scorer, tm
         page.wait_for_selector("#moved:not([hidden])")  # undoing changes them, too
 
 
+def test_a_reason_is_typed_on_while_the_night_changes(scorer, night):
+    with served(night) as server:
+        page = scorer.open(server.url).page
+        scorer.press("Home")
+        page.focus("#reason")
+        page.keyboard.type("spin")
+        review = server.session.review(0)
+        review.act({"do": "set", "first": 5, "last": 5, "stage": 0}, 0)
+        scorer.at_revision(1)
+        page.keyboard.type("dles")
+        assert page.input_value("#reason") == "spindles"
+        assert page.evaluate("document.activeElement.id") == "reason"
+
+
 def test_agreeing_says_so_and_is_undone(scorer, night):
     with served(night) as server:
         scorer.open(server.url).press("Home", "Enter").at_revision(1)
@@ -269,10 +283,16 @@ def test_targets_are_set_on_the_page_and_the_page_says_when_to_stop(scorer, tmp_
             scorer.at_revision(review.act(action, review.now.state.revision).state.revision)
 
         page.press("#target-sol", "Control+a")
+        page.evaluate("window.field = document.activeElement")
         decide_elsewhere(0)
         page.keyboard.insert_text("-3")  # what is selected is replaced
         decide_elsewhere(1)
+        assert page.evaluate("document.activeElement === window.field")  # the same, not one like it
         assert page.input_value("#target-sol") == "-3"  # what is being typed stays
+        page.click("#line")
+        decide_elsewhere(2)
+        assert page.input_value("#target-sol") == "-3"  # what is not saved, too
+        page.fill("#target-sol", "-2")
         page.press("#target-sol", "Enter")
         page.wait_for_selector("#notice:has-text('above 0')")
         page.click("#end-targets")

@@ -196,6 +196,7 @@ export class Bar {
 }
 
 function fillSelect(select, options, value) {
-  select.replaceChildren(...options.map(([key, text]) => option(key, text)));
+  const isFilled = options.map(([key]) => key).join("\n") === [...select.options].map((each) => each.value).join("\n");
+  if (!isFilled) select.replaceChildren(...options.map(([key, text]) => option(key, text))); // it may be open
   select.value = value ?? "";
 }

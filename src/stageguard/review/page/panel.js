@@ -9,12 +9,12 @@ export class EpochPanel {
   constructor(desk) {
     this.desk = desk;
     this.explained = null; // { epoch, revision, answer }
+    this.reason = byId("reason");
   }
 
   open() {
     this.explained = null;
-    this.reason = make("input", { id: "reason", autocomplete: "off", maxLength: 500 });
-    this.reason.placeholder = "optional, goes to the log";
+    this.reason.value = "";
   }
 
   /** Return and clear the scorer's reason for the next correction. */
@@ -35,8 +35,7 @@ export class EpochPanel {
     this.why = make("p", { className: "why" });
     this.explanation = make("div", { id: "explanation" });
     this.explanation.setAttribute("aria-live", "polite");
-    const label = make("label", { className: "reason" }, make("span", { textContent: "Why you set it" }), this.reason);
-    byId("epoch").replaceChildren(this.facts, this.table, this.why, this.explanation, label);
+    byId("epoch").replaceChildren(this.facts, this.table, this.why, this.explanation);
   }
 
   barOf(stage, colour) {

@@ -83,16 +83,16 @@ export class Sheets {
     const index = TABS.findIndex((tab) => tab.id === this.shown);
     const needs = [this.desk.night, index, ...TABS[index].needs(this.desk)];
     if (needs.every((need, place) => need === this.needs?.[place])) return;
-    if (this.held || this.sheets[index].querySelector("[data-draft]")) return; // somebody is clicking or typing
+    if (this.held) return; // somebody is clicking
     this.needs = needs;
-    const scroll = this.sheets[index].scrollTop;
-    const focused = this.sheets[index].contains(document.activeElement) ? document.activeElement.id : "";
-    this.sheets[index].replaceChildren(...TABS[index].fill(this.desk));
-    this.sheets[index].scrollTop = scroll;
-    if (focused) {
-      byId(focused)?.focus({ preventScroll: true });
-      delete byId(focused)?.dataset.draft; // nobody has typed yet
-    }
+    const sheet = this.sheets[index];
+    const scroll = sheet.scrollTop;
+    const focused = sheet.contains(document.activeElement) ? document.activeElement.id : "";
+    const fresh = TABS[index].fill(this.desk, sheet);
+    if (!fresh) return; // brought up to date in place
+    sheet.replaceChildren(...fresh);
+    sheet.scrollTop = scroll;
+    if (focused) byId(focused)?.focus({ preventScroll: true });
     this.marked = null;
   }
 

@@ -2,24 +2,46 @@
 
 import { draw, make, paragraph, pushButton } from "./words.js";
 
-/** Return the sheet of targets: how to begin, or a row per statistic. */
-export function targetSheet(desk) {
+/**
+ * Return the sheet of targets: how to begin, or a row per statistic. Null where the rows were only brought up to
+ * date: a field in which somebody types, or that has unsaved text, is never replaced.
+ */
+export function targetSheet(desk, sheet) {
   const { plan, blind } = desk.night;
   if (blind) return [paragraph("Hidden until you reveal.")];
   if (!plan) {
     const begin = pushButton("Review to a target", () => desk.act({ do: "targets", value: {} }), { id: "begin-targets" });
     return [paragraph("Look first at what makes the numbers of the night right, and stop when they are near enough."), begin];
   }
+  if (update(desk, sheet)) return null;
   const end = pushButton("No targets", () => desk.act({ do: "targets", value: null }), { id: "end-targets" });
   const titles = ["Number", `${plan.level} % interval`, "Target ±"];
   const head = make("tr", {}, ...titles.map((title) => make("th", { textContent: title, scope: "col" })));
-  return [
-    ...stopNotice(plan),
-    make("table", { className: "targets" }, make("thead", {}, head), make("tbody", {}, ...plan.rows.map((row) => targetRow(desk, row)))),
+  const rows = plan.rows.map((row) => make("tr", {},
+    make("th", { scope: "row", title: row.title, textContent: row.label }), intervalCell(row), make("td", {}, targetField(desk, row))));
+  const table = make("table", { className: "targets" }, make("thead", {}, head), make("tbody", {}, ...rows));
+  return [make("div", { className: "stops" }, ...stopNotice(plan)), table,
     paragraph("Light bar: interval before the first look; dark bar: now; lines: the target around the number. "
-      + "Without a target, all numbers count in units of one expert’s error.", "quiet"),
-    end,
-  ];
+      + "Without a target, all numbers count in units of one expert’s error.", "quiet"), end];
+}
+
+/** Bring the rows of this night up to date; false if there are none yet. */
+function update({ night }, sheet) {
+  const fields = [...sheet.querySelectorAll("input")];
+  const names = fields.map((field) => field.id).join();
+  if (!fields.length || names !== night.plan.rows.map(idOf).join() || sheet.dataset.night !== String(night.index)) {
+    sheet.dataset.night = night.index;
+    return false;
+  }
+  sheet.querySelector(".stops").replaceChildren(...stopNotice(night.plan));
+  night.plan.rows.forEach((row, index) => {
+    const field = fields[index];
+    const isTyped = field === document.activeElement || field.value !== field.defaultValue || field.validity.badInput;
+    field.defaultValue = row.target ?? ""; // what is saved
+    if (!isTyped) field.value = field.defaultValue;
+    field.closest("tr").children[1].replaceWith(intervalCell(row));
+  });
+  return true;
 }
 
 /** Return what the queue says of the targets: those that there are, and whether they are met. */
@@ -45,19 +67,13 @@ function intervalCell(row) {
   return make("td", {}, now, met, picture(row));
 }
 
-function targetRow(desk, row) {
-  const input = make("input", { id: `target-${row.name}`, type: "number", min: "0", step: "any", value: row.target ?? "" });
+const idOf = ({ name }) => `target-${name}`;
+
+function targetField(desk, row) {
+  const input = make("input", { id: idOf(row), type: "number", min: "0", step: "any", defaultValue: row.target ?? "" });
   input.setAttribute("aria-label", `Target for ${row.title}${row.unit ? `, in ${row.unit}` : ""}`);
-  for (const begins of ["focus", "input"]) input.addEventListener(begins, () => { input.dataset.draft = "true"; }); // the sheet waits
-  input.addEventListener("change", () => {
-    delete input.dataset.draft;
-    changeTarget(desk, row.name, input.value);
-  });
-  input.addEventListener("blur", () => {
-    delete input.dataset.draft;
-    desk.draw(true);
-  });
-  return make("tr", {}, make("th", { scope: "row", title: row.title, textContent: row.label }), intervalCell(row), make("td", {}, input));
+  input.addEventListener("change", () => changeTarget(desk, row.name, input.value));
+  return input;
 }
 
 /** Send all targets, one of them new; an empty field takes a target away. */
