@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def scorer(browser: Browser) -> Iterator[Scorer]:
     """A scorer at a page; scripts that fail or are refused fail the test."""
     context = browser.new_context(viewport={"width": 1400, "height": 900}, color_scheme="light")
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(60_000)
     scorer = Scorer(context.new_page())
     yield scorer
     context.close()

@@ -37,7 +37,7 @@ KEYS = dict(zip(STAGES, "w123r", strict=True))
 def page(browser: Browser) -> Iterator[Page]:
     """A page of a window of its own."""
     context = browser.new_context(viewport={"width": 1400, "height": 900}, color_scheme="light")
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(60_000)
     yield context.new_page()
     context.close()
 

@@ -37,7 +37,7 @@ TINTED = """([x, y, width, height, red, green, blue]) => {
 def page(browser: Browser) -> Iterator[Page]:
     """A page of a window of its own."""
     context = browser.new_context(viewport={"width": 1400, "height": 900}, color_scheme="light")
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(60_000)
     yield context.new_page()
     context.close()
 

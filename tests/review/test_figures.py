@@ -25,7 +25,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 @pytest.fixture
 def scorer(browser):
     context = browser.new_context(viewport={"width": 1400, "height": 900}, color_scheme="light")
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(60_000)
     scorer = Scorer(context.new_page())
     yield scorer
     context.close()

@@ -42,7 +42,7 @@ TRACE_HEIGHT = """([second, seconds]) => {
 def page(browser: Browser) -> Iterator[Page]:
     """A page of a window of its own."""
     context = browser.new_context(viewport=SCREEN, color_scheme="light")
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(60_000)
     yield context.new_page()
     context.close()
 
