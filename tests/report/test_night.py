@@ -111,7 +111,7 @@ def test_the_first_screen_says_what_was_done_what_to_report_and_what_to_look_at(
 
 @pytest.mark.parametrize(
     ("source", "title"),
-    [("n/night-7.csv.gz", "Night night-7"), ("mesa 12.npz", "Night mesa 12"), (None, "Night without a name")],
+    [("n/night-7.csv.gz", "night-7"), ("mesa 12.npz", "mesa 12"), (None, "Night without a name")],
 )
 def test_a_page_is_titled_by_its_night(decoding, source, title):
     named = decode(replace(decoding.density, source=source), "human-psg-5")

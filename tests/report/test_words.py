@@ -104,7 +104,8 @@ def test_warnings_are_those_of_decoding():
     flips = alternating(12)
     flips[3::4] = 2
     caution = {"cohort": "narcolepsy", "aliases": ["NT1"], "action": "warn", "reason": "Sudden REM is real."}
-    result = decode(one_hot(flips, confidence=0.5), banded(not_for=[caution]), cohort="nt1")
+    profile = banded(not_for=[caution])
+    result = decode(one_hot(flips, confidence=0.5), profile.replace(species="human"), cohort="nt1")
     assert result.changed_share > 0.1
     hinges = {"rem_latency_minutes": (187, 191)}
     first, second, third, *early = words.warnings_of(result, sg.validity(result), hinges)
@@ -116,16 +117,20 @@ def test_warnings_are_those_of_decoding():
     assert all(text.startswith("Early REM removed: R ") for text in early[:-1])
     n_more = len(early_rem_removed(result)) - 3
     assert early[-1] == f"Early REM was removed in {n_more} more places: see the rare events."
-    calm = decode(one_hot(alternating(10)), banded(not_for=[caution]), cohort="OSA")
+    mouse = decode(one_hot(flips, confidence=0.5), profile, cohort="nt1")
+    assert not any("Early REM" in text for text in words.warnings_of(mouse, sg.validity(mouse), {}))
+    calm = decode(one_hot(alternating(10)), profile, cohort="OSA")
     assert list(words.warnings_of(calm, sg.validity(calm), {})) == []
 
 
-def test_nights_like_experts_are_counted():
-    assert (
-        words.looking_like_experts([True] * 22 + [False] * 3) == "22 of 25 nights look like expert scoring."
-    )
+def test_nights_like_experts_are_counted_and_the_others_named():
+    judged, names = [True] * 2 + [False] * 3, [f"n{k}" for k in range(5)]
+    assert words.looking_like_experts(judged) == "2 of 5 nights look like expert scoring."
+    named = "2 of 5 nights look like expert scoring. 3 nights do not: n2, n3, n4."
+    assert words.looking_like_experts(judged, names) == named
     one = "1 of 2 nights looks like expert scoring. 1 night cannot be judged."
-    assert words.looking_like_experts([True, None]) == one
+    assert words.looking_like_experts([True, None], names) == one
+    assert words.few([str(k) for k in range(100)]).endswith(", 39 and 60 more")
 
 
 def test_every_rule_has_words():

@@ -29,7 +29,7 @@ from stageguard.cli.terminal import Console, count, one_line, print_error
 from stageguard.formats.outputs import POSTERIOR_MEANING
 from stageguard.night.quantities import EARLY_WORDS
 from stageguard.report.summary import HEADLINES, DecodingSummary, shown
-from stageguard.report.words import looking_like_experts, steering_words
+from stageguard.report.words import few, looking_like_experts, steering_words
 from stageguard.runner.manifest import FAILURES_TABLE, DecodedFile, Manifest
 from stageguard.runner.run import Outcome
 
@@ -207,20 +207,16 @@ def _print_cohort(manifest: Manifest, out: Console) -> None:
             for title, share in PERCENTILES.items()
         ]
         out.table(("over all nights", *columns), table)
-    out.print(looking_like_experts([row.joint.looks_like_experts for row in rows]))
-    out.list("Early REM removed", _named([row.id for row in rows if row.early_rem_removed]))
+    judged = [row.joint.looks_like_experts for row in rows]
+    out.print(looking_like_experts(judged, [one_line(row.id) for row in rows]))
+    early = [one_line(row.id) for row in rows if row.early_rem_removed]
+    out.list("Early REM removed", [few(early)] if early else [])
     print_look_at({row.id: row.look_at for row in rows}, out)
     steps = Counter(f"{row.rule}, {row.step}" for row in rows).most_common()
     out.list("Strength", ["; ".join(f"{text} ({n:,})" for text, n in steps)])
     out.list("Warning", _counted(manifest.warnings))
     out.list("Read", ["; ".join(texts)] if (texts := _counted(manifest.notes)) else [])
     print_review(out)
-
-
-def _named(names: Sequence[str]) -> list[str]:
-    """Return a list of nights by name, the first of very many."""
-    more = f" and {len(names) - MOST_ROWS:,} more" if len(names) > MOST_ROWS else ""
-    return [f"{', '.join(map(one_line, names[:MOST_ROWS]))}{more}"] if names else []
 
 
 def _counted(texts: Counter[str]) -> list[str]:

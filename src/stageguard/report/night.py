@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import PurePath
+from math import isnan
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,12 @@ from stageguard import checks
 from stageguard.errors import InputError
 from stageguard.formats.night import Event
 from stageguard.formats.outputs import REVIEW_SENTENCE
+from stageguard.formats.read import night_name
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import Change, explain
 from stageguard.measures.bouts import cuts_of, hypnogram_before
 from stageguard.measures.grade import GradeCard, require_card
+from stageguard.measures.intervals import Intervals
 from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, StatisticsOptions, lights_words
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import EARLY_WORDS, quantity_of
@@ -112,12 +115,12 @@ def night_report(
         lights_on=lights_on,
         lights_on_phase=lights_on_phase,
     )
-    measured = measure(decoding, expert, options)
+    measured, intervals = measure(decoding, expert, options), night_intervals(decoding, options)
     profile, valid = decoding.profile, measured.valid[1]
     changes, joint = explain(decoding), profile.joint
     grouped = change_groups(changes, decoding)
     context = {
-        "title": title if title is not None else night_name(decoding),
+        "title": title if title is not None else night_title(decoding),
         "review": REVIEW_SENTENCE,
         "decoding": decoding,
         "measured": measured,
@@ -126,10 +129,10 @@ def night_report(
         "staging": tuple(map(numbers.sentence, staging)),
         "verdict": words.verdict_words(valid),
         "summary": tuple(_summary(decoding, measured)),
-        "tiles": tuple(tiles(measured)),
+        "tiles": tuple(tiles(measured, intervals, profile)),
         "warnings": tuple(words.warnings_of(decoding, valid, measured.hinges)),
         **_pictures(decoding, expert, measured, options, annotations),
-        **_statistics(decoding, measured, options, grade),
+        **_statistics(decoding, measured, options, grade, intervals),
         **_validity(measured),
         "expert_title": "" if measured.expert is None else measured.expert.name.capitalize(),
         "measured_part": measured_part(decoding, options),
@@ -173,13 +176,10 @@ def noun(decoding: Decoding) -> str:
     return "night" if hours < LONGEST_NIGHT_HOURS else "recording"
 
 
-def night_name(decoding: Decoding) -> str:
+def night_title(decoding: Decoding) -> str:
     """Return what a night is called: by its file, without folder and suffixes."""
-    kind = noun(decoding).capitalize()
-    name = PurePath(decoding.source or "").name
-    return (
-        f"{kind} {name.removesuffix('.gz').partition('.')[0] or name}" if name else f"{kind} without a name"
-    )
+    name = PurePath(decoding.source or "").name.removesuffix(".gz")
+    return night_name(Path(name)) if name else f"{noun(decoding).capitalize()} without a name"
 
 
 def facts(decoding: Decoding) -> Iterator[str]:
@@ -207,15 +207,20 @@ def _summary(decoding: Decoding, measured: ReportMeasures) -> Iterator[str]:
         yield words.kappa_words(before, after, measured.expert.name)
 
 
-def tiles(measured: ReportMeasures) -> Iterator[tuple[str, str, str]]:
-    """Yield name, value and the stager's own value of the numbers that are reported most."""
+def tiles(
+    measured: ReportMeasures, intervals: Intervals | None, profile: Profile
+) -> Iterator[tuple[str, str, str]]:
+    """Yield name, value, and the stager's own value with the interval of the numbers reported most."""
     before, after = measured.before.statistics, measured.after.statistics
     for key in TILES:
-        quantity = quantity_of(key)
-        was, now = (getattr(each, key) for each in (before, after))
-        same = "as the stager" if was == now else f"stager: {number_text(was, quantity.decimals)}"
-        unit = "" if np.isnan(now) else f" {quantity.short_unit}"
-        yield quantity.title, f"{number_text(now, quantity.decimals)}{unit}", same
+        quantity, was, now = quantity_of(key), getattr(before, key), getattr(after, key)
+        if isnan(was) and isnan(now) and profile.species != "human":
+            continue  # statistics of human nights
+        unit = "" if isnan(now) else f" {quantity.short_unit}"
+        detail = "as the stager" if was == now else f"stager: {number_text(was, quantity.decimals)}"
+        ends = tables.interval_of(intervals, key, quantity.decimals)
+        detail += f" · {interval_title(intervals)} {ends}" if intervals and ends else ""
+        yield quantity.title, f"{number_text(now, quantity.decimals)}{unit}", detail
 
 
 def measured_part(decoding: Decoding, options: StatisticsOptions) -> str:
@@ -271,9 +276,12 @@ def _pictures(
 
 
 def _statistics(
-    decoding: Decoding, measured: ReportMeasures, options: StatisticsOptions, card: GradeCard | None
+    decoding: Decoding,
+    measured: ReportMeasures,
+    options: StatisticsOptions,
+    card: GradeCard | None,
+    intervals: Intervals | None,
 ) -> dict[str, Any]:
-    intervals = night_intervals(decoding, options)
     groups = tables.statistic_groups(decoding, measured, intervals, card)
     flags = {row.flag for rows in groups.values() for row in rows}
     lights = lights_words(decoding.hypnogram, *options.lights)

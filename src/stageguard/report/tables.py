@@ -126,7 +126,7 @@ def statistic_groups(
             after=values[1],
             expert=values[2] if len(values) > 2 else nan,
             unit=quantity.unit,
-            interval=_interval(intervals, reported, quantity.decimals),
+            interval=interval_of(intervals, reported, quantity.decimals),
             flag=STEERED_MARK if is_steered else "early" * any(map(quantity.is_early, values)),
             hinge=hinge_words(measured.hinges.get(key)),
             grade=accuracy_words(card, key),
@@ -152,7 +152,7 @@ def statistic_groups(
     return groups
 
 
-def _interval(intervals: Intervals | None, key: str, decimals: int) -> str:
+def interval_of(intervals: Intervals | None, key: str, decimals: int) -> str:
     """Return an interval as text, a dash if it does not exist, "" for statistics without intervals."""
     if intervals is None or key not in intervals:
         return ""

@@ -159,19 +159,31 @@ def unscored_words(decoding: Decoding) -> Iterator[str]:
 
 # Whether it looks like expert scoring
 
+MOST_NAMED = 40  # nights that are named
+
 
 def verdict_words(valid: Validity) -> str:
     """Return whether a night looks like expert scoring."""
     return sentence(valid.verdict)
 
 
-def looking_like_experts(judged: Sequence[bool | None]) -> str:
-    """Return how many nights look like expert scoring; None is a night that cannot be judged."""
+def looking_like_experts(judged: Sequence[bool | None], names: Sequence[str] = ()) -> str:
+    """Return how many nights look like expert scoring, and by name which do not; None cannot be judged."""
     alike, unjudged = sum(each is True for each in judged), sum(each is None for each in judged)
+    unlike = [name for each, name in zip(judged, names, strict=False) if each is False]
     left_out = f" {count(unjudged, 'night')} cannot be judged." if unjudged else ""
+    named = f" {count(len(unlike), 'night')} {'does' if len(unlike) == 1 else 'do'} not" if unlike else ""
+    named = f"{named}: {few(unlike)}." if unlike else ""
     return (
-        f"{alike:,} of {count(len(judged), 'night')} look{'s' * (alike == 1)} like expert scoring.{left_out}"
+        f"{alike:,} of {count(len(judged), 'night')} look{'s' * (alike == 1)} like expert scoring."
+        f"{named}{left_out}"
     )
+
+
+def few(names: Sequence[str], most: int = MOST_NAMED) -> str:
+    """Return names as a list, the first of very many."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 # What to report, and what not
@@ -285,14 +297,12 @@ def look_at_words(aside: str, hinges: Mapping[str, tuple[int, int]]) -> str:
 
 def early_rem_words(decoding: Decoding) -> tuple[str, ...]:
     """Describe each early REM of the stager that decoding removed: when, how long, and how well supported."""
-    minutes = decoding.epoch_seconds / 60.0
-    words = []
+    seconds, words = decoding.epoch_seconds, []
     for event in early_rem_removed(decoding):
-        since = event.minutes_since_onset
+        since, long = event.minutes_since_onset, f"{duration(event.n_epochs * seconds)} long"
         when = "before sleep onset" if isnan(since) else f"{since:.3g} min after sleep onset"
-        long = f"{event.n_epochs * minutes:.3g} min long"
         if event.n_removed < event.n_epochs:
-            long = f"{event.n_removed * minutes:.3g} of {event.n_epochs * minutes:.3g} min"
+            long = f"{duration(event.n_removed * seconds)} of {duration(event.n_epochs * seconds)}"
         words.append(
             f"{decoding.profile.scheme.rem} {when} (epoch {event.epoch + 1}), {long}; the stager gave REM "
             f"{odds(event.bout_evidence_nats / event.n_epochs)}"
@@ -324,7 +334,8 @@ def warnings_of(decoding: Decoding, valid: Validity, hinges: Mapping[str, tuple[
         yield aside
     for key, hinge in hinges.items():
         yield f"{quantity_of(key).title} {hinge_words(hinge)}."
-    early = early_rem_words(decoding)
+    # in animals, REM soon after sleep onset is common
+    early = early_rem_words(decoding) if decoding.profile.species == "human" else ()
     for removed in early[:MOST_EARLY]:
         yield f"Early REM removed: {removed}."
     if len(early) > MOST_EARLY:

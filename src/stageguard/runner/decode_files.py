@@ -127,7 +127,7 @@ def decode_task(task: DecodeTask, decoded: tuple[Decoding, tuple[str, ...]] | No
         if decoded is None:
             decoded = _decoded(task, start)
         lights = StatisticsOptions(lights_off=task.options.lights_off, lights_on=task.options.lights_on)
-        summary = summary_of(decoded[0], lights) if task.in_full else None
+        summary = summary_of(decoded[0], lights, with_intervals=True) if task.in_full else None
         measures = measures_of(decoded[0], lights) if summary is None else summary.measures
     try:
         return _write(task, *decoded, options, summary, measures, record)

@@ -27,7 +27,7 @@ from stageguard.cli.scored_files import (
     read_expert,
     read_options,
 )
-from stageguard.cli.terminal import Console, print_error, print_json
+from stageguard.cli.terminal import Console, one_line, print_error, print_json
 from stageguard.errors import StageGuardError
 from stageguard.files import check_places, file_error, real_path, write_text_atomic
 from stageguard.formats.companions import SOME_DAY, ListRow
@@ -124,7 +124,7 @@ cohort_options = packed(
     type=opt.PATH,
     help="An expert's hypnogram, and what else it marks; of a cohort a folder or a table.",
 )
-@option("--title", metavar="TEXT", help="Headline. Default: the file's name.")
+@option("--title", metavar="TEXT", help="Headline. Default: the name of the night or folder.")
 @opt.lights
 @opt.lights_on_phase
 @option("--start", metavar="TIME", type=opt.START, help="When the recording began: 2024-05-01T22:30.")
@@ -238,7 +238,7 @@ def _night_page(
     page = night_report(
         decoding,
         expert=scored,
-        title=title,
+        title=night_id(night) if title is None else title,
         lights_off=measured.off,
         lights_on=measured.on,
         lights_on_phase=measuring.lights_on_phase,
@@ -422,8 +422,8 @@ def _say(
         )
     elif page is not None:
         out = Console()
-        out.print(looking_like_experts(judged), style="bold")
-        reasons = {outcome.id: outcome.result.look_at for outcome in done}
+        reasons = {outcome.id: outcome.result.look_at for outcome in outcomes if outcome.ok}
+        out.print(looking_like_experts(judged, [*map(one_line, reasons)]), style="bold")
         print_look_at(reasons, out, "The page says why")
         print_notes(notes, as_json=False)
         out.list("Wrote", [page])
