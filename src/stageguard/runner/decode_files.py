@@ -6,7 +6,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from hashlib import sha256
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,6 @@ from stageguard.formats.outputs import (
     PLAIN_SUFFIXES,
     WrittenFiles,
     changes_text,
-    describe_file,
     output_paths,
     plain,
     read_sidecar,
@@ -29,25 +27,25 @@ from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import explain
 from stageguard.measures.cohort import DecodedFacts
 from stageguard.measures.statistics import StatisticsOptions
-from stageguard.night.timing import with_start
 from stageguard.profile.profile import Profile
 from stageguard.report.summary import DecodingSummary, RecordingFacts, RowMeasures, measures_of, summary_of
 from stageguard.runner.decode_one import (
     MALFORMED,
     DecodeOptions,
     Recipe,
-    decode_density,
-    read_with,
+    decode_file,
     refuse_output,
     start_of,
 )
-from stageguard.runner.manifest import DecodedFile, DecodedNight, Manifest, ManifestRow
+from stageguard.runner.manifest import DecodedFile, DecodedNight, Manifest, ManifestRow, table_text
 from stageguard.runner.run import Outcome, run_files
 from stageguard.runner.stopping import Stopped
 from stageguard.version import __version__
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
+
+Decoded = tuple[Decoding, tuple[str, ...]]  # with remarks on how the file was read
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,44 +112,37 @@ class FileSource:
             manifest.write_tables(self.folder)
 
 
-def decode_task(task: DecodeTask, decoded: tuple[Decoding, tuple[str, ...]] | None = None) -> DecodedFile:
-    """Decode and write one file, unless an earlier run has; `decoded` has a decoding and remarks already."""
+def decode_task(task: DecodeTask, decoded: Callable[[], Decoded] | None = None) -> DecodedFile:
+    """Decode and write one file, unless an earlier run has; `decoded` decodes it instead of `decode_file`."""
     if decoded is None:
         refuse_output(task.path)
     start = start_of(task.edf, task.start)
     options, files = task.options.record(start), output_paths(task.output)
-    record = None if task.overwrite else _earlier(task, files, options)
-    if record is not None and not _lacks(task, files, record):
-        return _recorded_night(task, record, files)
+    if kept := _kept(task, files, options):
+        return kept
     with by_the_list():  # before anything is written: the list's lights may not fit the night
         if decoded is None:
-            decoded = _decoded(task, start)
+            decoding, notes = decode_file(task.path, task.profile, task.options, start)
+        else:
+            decoding, notes = decoded()
         lights = StatisticsOptions(lights_off=task.options.lights_off, lights_on=task.options.lights_on)
-        summary = summary_of(decoded[0], lights, with_intervals=True) if task.in_full else None
-        measures = measures_of(decoded[0], lights) if summary is None else summary.measures
+        summary = summary_of(decoding, lights, with_intervals=True) if task.in_full else None
+        measures = measures_of(decoding, lights) if summary is None else summary.measures
     try:
-        return _write(task, *decoded, options, summary, measures, record)
+        return _write(task, decoding, notes, options, summary, measures)
     except OutputExistsError:  # another run may have written the night meanwhile
-        record = None if task.overwrite else _earlier(task, files, options)
-        if record is None or _lacks(task, files, record):
-            raise
-        return _recorded_night(task, record, files)
+        if kept := _kept(task, files, options):
+            return kept
+        raise
 
 
-def _decoded(task: DecodeTask, start: datetime | None) -> tuple[Decoding, tuple[str, ...]]:
-    profile, options = task.profile, task.options
-    used = profile.for_nights_of(options.stager, options.cohort)
-    read = read_with(task.path, profile, options.density, used)
-    return decode_density(with_start(read.density, start), profile, options), read.notes
+def _kept(task: DecodeTask, files: WrittenFiles, options: Mapping[str, Any]) -> DecodedFile | None:
+    """Return the night that an earlier run with the same recipe wrote, if all that is wanted is there.
 
-
-def _earlier(task: DecodeTask, files: WrittenFiles, options: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the record of an earlier run with the same input, profile, options and version.
-
-    None if there is no record, or only a part of one, as after a power cut. An output of any other run is an
+    None, too, if there is only a part of an output, as after a power cut. An output of any other run is an
     error that says what differs.
     """
-    if not _is_full(files.sidecar):
+    if task.overwrite or not _is_full(files.sidecar):
         return None
     try:
         load_json(files.sidecar)
@@ -159,55 +150,44 @@ def _earlier(task: DecodeTask, files: WrittenFiles, options: Mapping[str, Any]) 
         return None
     record = read_sidecar(files.sidecar)  # refuses a file of somebody else, and the layout of another version
     try:
-        given = task.profile.at_strength(task.options.strength)
-        used = given.for_nights_of(task.options.stager, task.options.cohort)
-        source = record["input"] or {"file": "", "sha256": ""}
-        now = Recipe(
-            plain(options),
-            task.profile.name,
-            used.sha256,
-            task.path.name,
-            file_sha256(task.path),
-            __version__,
-        )
-        made_by = Recipe(
-            record["options"],
-            record["profile"]["name"],
-            record["profile"]["sha256"],
-            source["file"],
-            source["sha256"],
-            record["provenance"]["stageguard"],
-        )
-        reason = made_by.difference(now)
-        is_whole = not _is_full(files.tsv) or (
-            sha256(read_file(files.tsv)).hexdigest() == record["hypnogram"]["sha256"]
-        )
-        _recorded_night(task, record, files)  # whether it can be read
+        night = _recorded_night(task, record, files)
+        reason = _recorded_recipe(record).difference(_recipe(task, options))
+        hashes = {files.tsv.name: record["hypnogram"]["sha256"]}
+        hashes |= {str(file["file"]): str(file["sha256"]) for file in record.get("beside", ())}
     except MALFORMED as error:
         raise file_error(files.sidecar, record_fault(error)) from None
-    if not reason and not is_whole:
+    wanted = {files.tsv: True, files.svg: task.draw is not None, files.changes: task.explain}
+    there = {path for path, is_wanted in wanted.items() if is_wanted and path is not None and _is_full(path)}
+    if not reason and files.tsv in there and file_sha256(files.tsv) != hashes[files.tsv.name]:
         reason = "was changed after it was written"
     if reason:
         raise exists_error(files.tsv, f", and {reason}", to="decode it again")
-    return record
+    is_whole = all(file_sha256(path) == hashes.get(path.name) for path in there)
+    return night if is_whole and len(there) == sum(wanted.values()) else None
 
 
-def _lacks(task: DecodeTask, files: WrittenFiles, record: Mapping[str, Any]) -> bool:
-    """Whether the table, or a file wanted beside it, is missing or has changed since it was written."""
-    hashes = _hashes_beside(record)
-    wanted = ((files.svg, task.draw is not None), (files.changes, task.explain))
-    return not _is_full(files.tsv) or any(
-        not path.is_file() or hashes.get(path.name) != describe_file(path)["sha256"]
-        for path, is_wanted in wanted
-        if is_wanted and path is not None
+def _recipe(task: DecodeTask, options: Mapping[str, Any]) -> Recipe:
+    """Return everything that affects the output of a task."""
+    given = task.profile.at_strength(task.options.strength)
+    used = given.for_nights_of(task.options.stager, task.options.cohort)
+    file = task.path.name, file_sha256(task.path)
+    return Recipe(plain(options), task.profile.name, used.sha256, *file, __version__)
+
+
+def _recorded_recipe(record: Mapping[str, Any]) -> Recipe:
+    profile, source = record["profile"], record["input"] or {"file": "", "sha256": ""}
+    return Recipe(
+        record["options"],
+        *(profile["name"], profile["sha256"], source["file"], source["sha256"]),
+        record["provenance"]["stageguard"],
     )
 
 
 def _recorded_night(task: DecodeTask, record: Mapping[str, Any], files: WrittenFiles) -> DecodedFile:
     """Return the night that a record describes."""
-    hypnogram, hashes = record["hypnogram"], _hashes_beside(record)
-    beside = {"svg": files.svg, "changes": files.changes}
-    written = {kind: path for kind, path in beside.items() if path is not None and path.name in hashes}
+    hypnogram, beside = record["hypnogram"], {file["file"] for file in record.get("beside", ())}
+    more = {"svg": files.svg, "changes": files.changes}
+    written = {kind: path for kind, path in more.items() if path is not None and path.name in beside}
     return DecodedFile(
         ManifestRow.from_sidecar(task.id, task.file, record),
         is_done_before=True,
@@ -232,22 +212,17 @@ def _write(
     options: Mapping[str, Any],
     summary: DecodingSummary | None,
     measures: RowMeasures,
-    record: Mapping[str, Any] | None,
 ) -> DecodedFile:
-    """Write the outputs; files that exist are replaced only where nothing but this run's own is lost."""
+    """Write the outputs; a file that exists is replaced only by the same, unless all may be overwritten."""
     files, quality = output_paths(task.output), task.options.quality
     svg = None if task.draw is None else task.draw(decoding)
     changes = explain(decoding) if task.explain else None
     changes_table = None if changes is None else changes_text(changes)
     if not task.overwrite:
-        own = _hashes_beside(record or {})
         columns = table_columns(decoding, quality)
-        rows = [tuple(columns), *zip(*columns.values(), strict=True)]
-        table = "".join("\t".join(row) + "\n" for row in rows)
+        table = table_text(columns, [*zip(*columns.values(), strict=True)])
         for path, text in ((files.tsv, table), (files.svg, svg), (files.changes, changes_table)):
-            if path is None or text is None or path.name in own or not _is_full(path):
-                continue
-            if read_file(path) != text.encode():
+            if path is not None and text is not None and _is_full(path) and read_file(path) != text.encode():
                 raise exists_error(path)
     written = write_decoding(
         decoding,
@@ -272,8 +247,3 @@ def _write(
 def _is_full(path: Path) -> bool:
     """Whether a file is there and not empty."""
     return path.is_file() and path.stat().st_size > 0
-
-
-def _hashes_beside(record: Mapping[str, Any]) -> dict[str, str]:
-    """Return names and hashes of the files written beside an output, as far as they are recorded."""
-    return {str(file["file"]): str(file["sha256"]) for file in record.get("beside", ())}

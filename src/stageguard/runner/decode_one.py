@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
@@ -55,26 +55,23 @@ class DecodeOptions:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON types; quality values are left out, because they are a column of the output."""
-        density, quality = self.density, self.quality
-        content: dict[str, Any] = (
-            {} if quality is None else {"quality_sha256": sha256(quality.tobytes()).hexdigest()}
-        )
-        content |= {"normalize": True} if density.normalize else {}
-        content |= {} if self.stager is None else {"stager": self.stager}
-        content |= {} if self.strength is None else {"strength": self.strength}
-        content |= {} if self.epochs is None else {"epochs": list(self.epochs)}
-        content |= {} if self.strength_pins is None else {"strength_pins": _recorded_pins(self.strength_pins)}
-        held = self.strength_quality
-        content |= (
-            {} if held is None else {"strength_quality": {str(epoch): beta for epoch, beta in held.items()}}
-        )
-        return content | {
+        density, quality, held = self.density, self.quality, self.strength_quality
+        if_given = {
+            "quality_sha256": None if quality is None else sha256(quality.tobytes()).hexdigest(),
+            "normalize": density.normalize or None,
+            "stager": self.stager,
+            "strength": self.strength,
+            "epochs": None if self.epochs is None else list(self.epochs),
+            "strength_pins": _by_text(self.strength_pins),
+            "strength_quality": _by_text(held),
+        }
+        return {key: value for key, value in if_given.items() if value is not None} | {
             "stages": None if density.stages is None else list(density.stages),
             "epoch_seconds": density.epoch_seconds,
             "logits": density.logits,
             "log": density.log,
             "quality": quality is not None,
-            "pins": None if self.pins is None else _recorded_pins(self.pins),
+            "pins": _by_text(self.pins),
             "cohort": self.cohort,
             "trained": self.trained,
             "format": density.format,
@@ -93,44 +90,41 @@ class DecodeOptions:
     @classmethod
     def from_dict(cls, recorded: Mapping[str, Any], quality: Floats | None) -> DecodeOptions:
         """Return the recorded options; `quality` is that column of the output."""
-        stages = recorded.get("stages")
-        off, on = (recorded.get(key) for key in ("lights_off", "lights_on"))
-        pins, strength_pins = (recorded.get(key) for key in ("pins", "strength_pins"))
-        strength_quality = recorded.get("strength_quality")
-        epochs = recorded.get("epochs")
-        density = FileOptions(
-            stages=None if stages is None else tuple(stages),
-            epoch_seconds=recorded.get("epoch_seconds"),
-            logits=bool(recorded.get("logits")),
-            log=bool(recorded.get("log")),
-            format=recorded.get("format"),
-            pool_to_seconds=recorded.get("pool_to_seconds"),
-            normalize=bool(recorded.get("normalize")),
-        )
-        return cls(
-            density,
-            quality=quality if recorded.get("quality") else None,
-            pins=None if pins is None else _read_pins(pins),
-            strength_pins=None if strength_pins is None else _read_pins(strength_pins),
-            strength_quality=None
-            if strength_quality is None
-            else {int(epoch): float(beta) for epoch, beta in strength_quality.items()},
-            cohort=recorded.get("cohort"),
-            stager=recorded.get("stager"),
-            trained=recorded.get("trained"),
-            strength=recorded.get("strength"),
-            epochs=None if epochs is None else (int(epochs[0]), int(epochs[1])),
-            lights_off=None if off is None else parse_moment(str(off)),
-            lights_on=None if on is None else parse_moment(str(on)),
-        )
+        given = {key: value for key, value in recorded.items() if value is not None}
+        density = {key: parse(given[key]) for key, parse in _OF_DENSITY.items() if key in given}
+        own = {key: parse(given[key]) for key, parse in _OF_NIGHT.items() if key in given}
+        return cls(FileOptions(**density), quality=quality if recorded.get("quality") else None, **own)
 
 
-def _recorded_pins(pins: Mapping[int, str]) -> dict[str, str]:
-    return {str(epoch): stage for epoch, stage in pins.items()}
+def _by_text(by_epoch: Mapping[int, Any] | None) -> dict[str, Any] | None:
+    return None if by_epoch is None else {str(epoch): value for epoch, value in by_epoch.items()}
 
 
-def _read_pins(recorded: Mapping[str, str]) -> dict[int, str]:
+def _pins(recorded: Mapping[str, str]) -> dict[int, str]:
     return {int(epoch): stage for epoch, stage in recorded.items()}
+
+
+def _moment(recorded: object) -> Moment:
+    return parse_moment(str(recorded))
+
+
+# how recorded values of options become those of the call
+_OF_DENSITY: dict[str, Callable[[Any], Any]] = {
+    "stages": tuple,
+    "logits": bool,
+    "log": bool,
+    "normalize": bool,
+    **dict.fromkeys(("epoch_seconds", "format", "pool_to_seconds"), lambda value: value),
+}
+_OF_NIGHT: dict[str, Callable[[Any], Any]] = {
+    "pins": _pins,
+    "strength_pins": _pins,
+    "strength_quality": lambda held: {int(epoch): float(beta) for epoch, beta in held.items()},
+    "epochs": lambda part: (int(part[0]), int(part[1])),
+    "lights_off": _moment,
+    "lights_on": _moment,
+    **dict.fromkeys(("cohort", "stager", "trained", "strength"), lambda value: value),
+}
 
 
 def reading_with(profile: Profile, options: FileOptions) -> FileOptions:

@@ -28,7 +28,7 @@ def decode_with_posterior(task: DecodeTask, n_draws: int | None, seed: int) -> D
     with by_the_list():
         night = decode_file(task.path, task.profile, task.options, start_of(task.edf, task.start))
     decoding, notes = night
-    decoded = decode_task(task, night)
+    decoded = decode_task(task, lambda: night)
     posterior = posterior_like(decoding)
     draws = None if n_draws is None else Draws(sample_like(decoding, n=n_draws, seed=seed), seed)
 

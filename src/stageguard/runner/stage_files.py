@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,14 @@ from stageguard.formats.outgoing import Outgoing
 from stageguard.formats.recordings.wfdb import signal_files
 from stageguard.formats.tools.stageguard import table_text
 from stageguard.guard.decoding import Decoding
+from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.period import runs
 from stageguard.night.recording import Recording
-from stageguard.pipeline import Channels, QualityRules, Staging, is_onnx, load_stager, staging_of
+from stageguard.pipeline import Channels, QualityRules, is_onnx, load_stager, staging_of
 from stageguard.profile.profile import Profile
 from stageguard.report.night import night_report
-from stageguard.runner.decode_files import DecodeTask, decode_task
-from stageguard.runner.decode_one import DecodeOptions, decode_file
+from stageguard.runner.decode_files import Decoded, DecodeTask, decode_task
+from stageguard.runner.decode_one import DecodeOptions, decode_density, decode_file
 from stageguard.runner.manifest import DecodedFile
 from stageguard.runner.staging_record import DENSITY_SUFFIX, RECORD_SUFFIX, StagingRecord, read_record
 from stageguard.signals.features import Features
@@ -122,29 +123,22 @@ class StageTask:
 
 def stage_task(task: StageTask) -> DecodedFile:
     """Stage one recording unless an earlier run has, guard it, and write its outputs."""
-    densities = task.beside(DENSITY_SUFFIX)
+    densities, density = task.beside(DENSITY_SUFFIX), None
     request = _request(task)
     record = None if task.overwrite else _recorded(task, request)
     if record is None:
-        staging = staging_of(
-            task.read(),
-            [stager.load() for stager in task.stagers],
-            task.profile,
-            channels=task.options.channels or None,
-            quality=task.options.quality,
-            temperature=task.options.temperature,
-            covariates=task.options.covariates,
-        )
-        text = table_text(Outgoing(None, staging.density))
-        record = _record_of(staging, request, text)
-        content = {item.name: getattr(record, item.name) for item in fields(record)}
-        record_text = json.dumps(content, indent=1) + "\n"
-        contents = {densities: text, task.beside(RECORD_SUFFIX): record_text}
-        write_together(contents, overwrite=task.overwrite, make_folders=True)
+        record, density = _stage(task, request)
     quality = None if record.quality is None else np.array(record.quality)
     reading = FileOptions(epoch_seconds=record.epoch_seconds)
     options = DecodeOptions(reading, quality=quality, cohort=task.cohort, trained=record.trained)
-    decoded = decode_task(
+
+    @cache
+    def decoded() -> Decoded:
+        if density is None:
+            return decode_file(densities, task.profile, options)
+        return decode_density(density, task.profile, options), ()
+
+    night = decode_task(
         DecodeTask(
             densities,
             task.output,
@@ -154,18 +148,49 @@ def stage_task(task: StageTask) -> DecodedFile:
             durable=task.durable,
             shares_profile=task.shares_profile,
             in_full=task.in_full,
-        )
+        ),
+        decoded,
     )
-    outputs = {"density": densities, **decoded.outputs}
+    outputs = {"density": densities, **night.outputs}
     if task.report:
         outputs["report"] = report = task.beside(REPORT_SUFFIX)
         if task.overwrite or not report.exists():
-            decoding, _ = decode_file(densities, task.profile, options)  # again: it takes milliseconds
+            decoding, _ = decoded()
             disagreements = _disagreements(record, decoding)
             page = night_report(decoding, title=task.id, staging=record.notes, annotations=disagreements)
             write_text_atomic(report, page, overwrite=task.overwrite)
-    row = decoded.row._replace(file=task.file)
-    return replace(decoded, row=row, outputs=outputs, notes=(*record.notes, *decoded.notes))
+    row = night.row._replace(file=task.file)
+    return replace(night, row=row, outputs=outputs, notes=(*record.notes, *night.notes))
+
+
+def _stage(task: StageTask, request: Mapping[str, Any]) -> tuple[StagingRecord, Hypnodensity]:
+    """Stage a recording; write its probabilities, and the record of how they were made."""
+    staging = staging_of(
+        task.read(),
+        [stager.load() for stager in task.stagers],
+        task.profile,
+        channels=task.options.channels or None,
+        quality=task.options.quality,
+        temperature=task.options.temperature,
+        covariates=task.options.covariates,
+    )
+    text = table_text(Outgoing(None, staging.density))
+    record = StagingRecord(
+        request,
+        density_sha256=sha256(text.encode()).hexdigest(),
+        epoch_seconds=staging.density.epoch_seconds,
+        trained=staging.trained,
+        notes=staging.notes,
+        quality=None if staging.quality is None else tuple(staging.quality.beta.tolist()),
+        disagreement=tuple(staging.disagreement.tolist()) if staging.parts else None,
+    )
+    content = {item.name: getattr(record, item.name) for item in fields(record)}
+    contents = {
+        task.beside(DENSITY_SUFFIX): text,
+        task.beside(RECORD_SUFFIX): json.dumps(content, indent=1) + "\n",
+    }
+    write_together(contents, overwrite=task.overwrite, make_folders=True)
+    return record, replace(staging.density, source=task.beside(DENSITY_SUFFIX).name)  # as it is read again
 
 
 def _disagreements(record: StagingRecord, decoding: Decoding) -> list[Event]:
@@ -216,15 +241,3 @@ def _recorded(task: StageTask, request: Mapping[str, Any]) -> StagingRecord | No
         how = BESIDE if is_same else WORDS[key]
         raise exists_error(densities, f", and was staged {how}", to="stage it again")
     return record
-
-
-def _record_of(staging: Staging, request: Mapping[str, Any], text: str) -> StagingRecord:
-    return StagingRecord(
-        request,
-        density_sha256=sha256(text.encode()).hexdigest(),
-        epoch_seconds=staging.density.epoch_seconds,
-        trained=staging.trained,
-        notes=staging.notes,
-        quality=None if staging.quality is None else tuple(staging.quality.beta.tolist()),
-        disagreement=tuple(staging.disagreement.tolist()) if staging.parts else None,
-    )
