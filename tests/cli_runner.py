@@ -32,6 +32,16 @@ class Ran:
         """What a command printed as one line of JSON for each night."""
         return [json.loads(line) for line in self.out.splitlines()]
 
+    @property
+    def nights(self) -> list[Any]:
+        """The lines of single nights, without one on the cohort."""
+        return [line for line in self.lines if line.keys() != {"cohort"}]
+
+    @property
+    def cohort(self) -> Any:
+        """What the last line says of all nights."""
+        return self.lines[-1]["cohort"]
+
 
 class Runner:
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 import stageguard as sg
@@ -172,3 +173,63 @@ def test_a_date_that_nobody_said_is_not_written_without_a_word(run, tmp_path):
         ran = run("convert", listed, "--to", "yasa-json", "-o", tmp_path / "out", "--overwrite", "--json")
         assert ran.code == 0, ran.err
         assert (note in ran.json[0]["notes"]) is is_said
+
+
+@pytest.fixture
+def stagers(tmp_path):
+    return [write_night(tmp_path / f"s{seed}.csv", hours=1, seed=seed) for seed in (1, 2)]
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.npz", "out.parquet"])
+def test_the_average_is_what_the_function_returns(run, stagers, tmp_path, name):
+    out = tmp_path / "a folder" / name
+    ran = run("convert", *stagers, "--average", "-o", out, "--weights", "2,1")
+    assert ran.code == 0
+    assert "Mean of 2 files: 120 epochs of 30 s" in ran.out and "Lost" not in ran.out
+    expected = sg.combine([sg.read_density(path) for path in stagers], weights=[2, 1])
+    np.testing.assert_array_equal(sg.read_density(out).probabilities, expected.probabilities)
+    report = run("convert", *stagers, "--average", "-o", tmp_path / "o.npz", "--json").json
+    assert (report["n_epochs"], report["outputs"]) == (120, [str(tmp_path / "o.npz")])
+
+
+def test_nights_that_differ_are_averaged_when_told_how(run, stagers, tmp_path):
+    average, out = ("convert", "--average", stagers[0]), ("-o", tmp_path / "out.csv", "--overwrite")
+    longer = write_night(tmp_path / "long.csv", hours=1.5, seed=3)
+    assert mentions(error_line(run(*average, longer, *out)), "long.csv", 180, "s1.csv", 120)
+    ran = run(*average, longer, *out, "--align")
+    assert ran.code == 0 and sg.read_density(out[1]).n_epochs == 120
+    assert "epochs 1 to 120 of 180 are kept" in " ".join(ran.out.split())
+    mouse = sg.read_density(stagers[1]).merge("wnr3").save(tmp_path / "m.csv").path
+    assert mentions(error_line(run(*average, mouse, *out)), "stages", "expected")
+    assert run(*average, mouse, *out, "--merge", "wnr3").code == 0
+    assert sg.read_density(out[1]).scheme.name == "wnr3"
+    short = sg.read_density(stagers[1]).reepoch(15).save(tmp_path / "short.npz").path
+    assert "epochs of 15 s" in error_line(run(*average, short, *out))
+    assert run(*average, short, *out, "--reepoch", 30).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "expected"),
+    [
+        (["s1.csv", "--average"], 2, "one file, expected two or more"),
+        (
+            ["s1.csv", "s2.csv", "--average", "--weights", "1"],
+            2,
+            "--weights has 1, expected one for",
+        ),
+        (["s1.csv", "s2.csv", "--average", "--weights", "a,b"], 2, "expected numbers such as 2,1,1"),
+        (["s1.csv", "s2.csv", "--weights", "1,2"], 2, "--weights and --align go with --average"),
+        (["s1.csv", "s2.csv", "--average", "--weights", "0,0"], 1, "all weights are 0"),
+        (["s1.csv", "bad.csv", "--average"], 1, "bad.csv: "),
+        (["s1.csv", "s2.csv", "--average", "-o", "s1.csv", "--overwrite"], 1, "same file"),
+        (["s1.csv", "s2.csv", "--average", "-o", "o.edf"], 1, "edf-annotations"),
+    ],
+)
+def test_what_cannot_be_averaged(run, stagers, tmp_path, monkeypatch, arguments, code, expected):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.csv").write_text("W,N1,N2,N3,R\n1,2,3,4,5\n")
+    before = stagers[0].read_bytes()
+    ran = run("convert", *(["-o", "o.csv"] if "-o" not in arguments else []), *arguments)
+    assert ran.code == code
+    assert expected in " ".join(ran.err.split())
+    assert stagers[0].read_bytes() == before

@@ -82,18 +82,6 @@ def test_rows_of_an_array_are_told_as_in_python(run, tmp_path):
         sg.decode(rows, PROFILE)
 
 
-def test_epochs_that_differ_are_told_from_1(run, file, tmp_path):
-    out = tmp_path / "out"
-    run("decode", file, "-p", PROFILE, "-o", out)
-    table = out / "night.hypnogram.tsv"
-    lines = table.read_text().splitlines()
-    first = lines[1].split("\t")
-    first[2], first[3] = ("N1", "1") if first[2] != "N1" else ("W", "0")
-    table.write_text("\n".join([lines[0], "\t".join(first), *lines[2:]]) + "\n")
-    ran = run("verify", out / "night.hypnogram.json")
-    assert "(epoch 1: " in " ".join((ran.out + ran.err).split())
-
-
 @pytest.mark.parametrize(
     ("nats", "text"),
     [

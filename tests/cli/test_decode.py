@@ -338,7 +338,7 @@ def own_profile(tmp_path):
     return tmp_path / "own.toml"
 
 
-@pytest.mark.parametrize("command", ["decode", "check", "stats", "report"])
+@pytest.mark.parametrize("command", ["decode", "stats", "report"])
 def test_a_profile_with_stages_of_its_own_reads_them_without_being_told(run, own_profile, tmp_path, command):
     ran = run(command, tmp_path / "mouse.csv", "-p", own_profile, "--json")
     assert (ran.code, ran.err) == (0, "")

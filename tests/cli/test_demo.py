@@ -39,4 +39,4 @@ def test_ten_demo_nights_end_inside_the_experts_band_of_fragmentation(nights):
     band = sg.Profile.load(PROFILE).bands["fragmentation_index"]
     for _, result in nights:
         assert result.strength.fi_before > band.high
-        assert band.low <= sg.validity(result).fragmentation_index <= band.high
+        assert band.low <= sg.validity(result).indicators["fragmentation_index"].value <= band.high

@@ -91,6 +91,6 @@ def test_one_epoch_more_or_less_at_the_end_is_taken(run, folder, monkeypatch, co
 def test_the_expert_is_measured_on_the_epochs_of_the_night(run, folder):
     write_expert(folder / "expert" / "n0.tsv", [*STAGES, "N2", "?"])
     ran = run("stats", folder / "n0.csv", "-p", PROFILE, "--expert", folder / "expert", "--json")
-    (night,) = ran.json["nights"]
+    (night,) = ran.nights
     truth = np.count_nonzero(np.array(STAGES) != "W") / 2
     assert night["expert"]["tst_minutes"] == truth

@@ -59,7 +59,7 @@ def test_format_and_pooling_are_recorded_and_repeated(run, usleep, tmp_path):
     assert run("verify", tmp_path / "night_PRED.hypnogram.tsv").code == 0
 
 
-@pytest.mark.parametrize("command", ["check", "stats", "compare", "report"])
+@pytest.mark.parametrize("command", ["stats", "compare", "report"])
 def test_every_command_takes_a_format(run, usleep, tmp_path, command):
     expert = simulate_night(PROFILE, hours=2, seed=1).expert
     (tmp_path / "expert.txt").write_text("\n".join(expert.stages.tolist()) + "\n")
@@ -69,8 +69,6 @@ def test_every_command_takes_a_format(run, usleep, tmp_path, command):
         command, *files, "-p", PROFILE, "--format", "usleep-npy", *(["--json"] if command == "stats" else [])
     )
     assert ran.code == 0, ran.err
-    if command == "check":
-        assert mentions(read_line(ran.out), 3, "divided by their")
 
 
 def test_a_pooled_length_that_does_not_fit_is_one_line(run, tmp_path):
@@ -118,8 +116,9 @@ def test_labels_beside_no_distribution_are_checked_as_a_hypnogram(run, tmp_path,
     (tmp_path / "labels.csv").write_text(text)
     profile = "human-psg-5" if text.startswith("H") else "mouse-eeg-emg-3"
     seconds = "30" if text.startswith("H") else "2.5"
-    ran = run("check", tmp_path / "labels.csv", "-p", profile, "--epoch-seconds", seconds, "--json")
-    assert (ran.json[0]["ok"], ran.json[0]["checked"], ran.json[0]["n_epochs"]) == (True, "stages", 300)
+    ran = run("stats", tmp_path / "labels.csv", "-p", profile, "--epoch-seconds", seconds, "--json")
+    (night,) = ran.nights
+    assert (night["ok"], "before" in night, night["n_epochs"]) == (True, False, 300)
 
 
 @pytest.mark.parametrize("form", ["luna-annot", "nsrr-xml", "yasa-json"])
@@ -130,11 +129,9 @@ def test_a_scoring_format_is_taken_at_its_word_under_any_name(run, tmp_path, for
         FileFormatError, match=rf"which is not called \.txt\. Say format='{form}', or rename it"
     ):
         sg.read_hypnogram(path)
-    (checked,) = run("check", path, "-p", PROFILE, "--scoring-format", form, "--json").json
-    assert checked["ok"] and checked["checked"] == "stages", checked
-    (measured,) = run("stats", path, "--scoring-format", form, "--json").json["nights"]
+    (measured,) = run("stats", path, "--scoring-format", form, "--json").nights
     assert measured["ok"], measured
-    assert "--format" in error_line(run("check", path, "-p", PROFILE))
+    assert "--format" in error_line(run("stats", path, "-p", PROFILE))
 
 
 def test_the_record_says_how_the_stager_of_a_format_was_trained(run, usleep):

@@ -48,7 +48,7 @@ def names(found):
     return [night.path.name for night in found.nights]
 
 
-@pytest.mark.parametrize("command", ["decode", "report", "intervals"])
+@pytest.mark.parametrize("command", ["decode", "report"])
 @pytest.mark.parametrize(
     ("head", "step", "words"),
     [("quality", -1, "Sort the rows"), ("sqi", 1, "which way does its column sqi run?"), ("quality", 1, "")],
@@ -57,14 +57,13 @@ def test_quality_is_matched_by_time_in_every_command(run, folder, command, head,
     n_epochs = sg.read_density(folder / "n1.csv").n_epochs
     rows = [f"{30 * epoch}\t{0.5 * (epoch > 20):g}" for epoch in range(n_epochs)][::step]
     (folder / "q.tsv").write_text("\n".join([f"onset\t{head}", *rows]) + "\n")
-    more = ("--method", "model", "--draws", 20) if command == "intervals" else ()
-    ran = run(command, folder / "n1.csv", "-p", PROFILE, "--quality", folder / "q.tsv", *more)
+    ran = run(command, folder / "n1.csv", "-p", PROFILE, "--quality", folder / "q.tsv")
     assert ran.code == (1 if words else 0)
     assert not words or words in error_line(ran)
 
 
 @pytest.mark.parametrize("rows", [slice(0, 100), slice(20, None), None])
-@pytest.mark.parametrize("command", ["stats", "check", "convert"])
+@pytest.mark.parametrize("command", ["stats", "convert"])
 def test_a_hypnogram_that_was_cut_off_is_refused(run, folder, command, rows):
     assert run("decode", folder / "n1.csv", "-p", PROFILE).code == 0
     path = folder / "n1.hypnogram.tsv"
@@ -83,8 +82,7 @@ def test_a_hypnogram_that_was_edited_is_read_with_a_warning(run, folder):
     said = "n1.hypnogram.tsv: is not what decode wrote (another SHA-256), so stages were edited"
     for command in (
         ("stats",),
-        ("check",),
-        ("check", folder / "n2.hypnogram.tsv"),
+        ("stats", folder / "n2.hypnogram.tsv"),
         ("convert", "--to", "text"),
     ):
         ran = run(command[0], folder / "n1.hypnogram.tsv", *command[1:])
@@ -97,15 +95,15 @@ def test_a_hypnogram_that_was_edited_is_read_with_a_warning(run, folder):
 @pytest.mark.parametrize("option", [("--stages", "R,N3,N2,N1,W"), ("--stages", "W,N1,N2,N3")])
 def test_names_in_an_archive_and_others_on_the_command_line_are_an_error(run, folder, option):
     sg.read_density(folder / "n1.csv").save(folder / "n1.npz")
-    line = error_line(run("check", folder / "n1.npz", "-p", PROFILE, *option))
+    line = error_line(run("stats", folder / "n1.npz", "-p", PROFILE, *option))
     assert mentions(line, "W, N1, N2, N3, R", "stages")
-    assert run("check", folder / "n1.npz", "-p", PROFILE, "--stages", "WAKE,N1,N2,N3,REM").code == 0
+    assert run("stats", folder / "n1.npz", "-p", PROFILE, "--stages", "WAKE,N1,N2,N3,REM").code == 0
 
 
 def test_a_tools_order_that_an_archive_contradicts_is_an_error(run, folder):
     values = sg.read_density(folder / "n1.csv").probabilities[:, ::-1]
     np.savez(folder / "n1.npz", probabilities=values, stages=["R", "N3", "N2", "N1", "W"])
-    line = error_line(run("check", folder / "n1.npz", "-p", PROFILE, "--format", "usleep-npy"))
+    line = error_line(run("stats", folder / "n1.npz", "-p", PROFILE, "--format", "usleep-npy"))
     assert mentions(line, "R, N3, N2, N1, W", "--format", "W, N1, N2, N3, R")
 
 
@@ -138,10 +136,10 @@ def test_converted_nights_have_the_ids_and_the_starts_of_their_list(run, folder)
     assert set(read.column("id").to_pylist()) == {"anna", "ben"}
 
 
-@pytest.mark.parametrize(("command", "place"), [("combine", "-o"), ("compare", "--consensus")])
-def test_different_people_are_not_averaged(run, folder, command, place):
+@pytest.mark.parametrize("command", [("convert", "--average", "-o"), ("compare", "--consensus")])
+def test_different_people_are_not_averaged(run, folder, command):
     path = sample_list(folder, "id probabilities scoring", "x n1.csv a/n1.txt", "y n2.csv a/n2.txt")
-    ran = run(command, path, place, folder / "out.csv")
+    ran = run(command[0], path, *command[1:], folder / "out.csv")
     assert ran.code == 2
     assert mentions(ran.err, "sample", "names different nights")
     assert not (folder / "out.csv").exists()
@@ -160,7 +158,7 @@ def test_a_file_of_two_names_is_one_night(run, folder):
     assert len(find_inputs([twice], None, DENSITIES).nights) == 2
 
 
-@pytest.mark.parametrize("command", ["decode", "check", "stats", "compare", "convert"])
+@pytest.mark.parametrize("command", ["decode", "stats", "compare", "convert"])
 def test_what_was_left_out_is_said_for_one_night_and_beside_json(run, folder, command):
     (folder / "n2.csv").unlink()
     (folder / "notes.md").write_text("slept well\n")
@@ -187,7 +185,7 @@ def test_patterns_take_outputs_only_where_they_name_them(run, folder):
     assert names(find_inputs([folder / "*.csv"], None, DENSITIES)) == ["n1.csv", "n2.csv"]
     assert names(find_inputs([folder / "*.posterior.csv"], None, DENSITIES)) == ["n1.posterior.csv"]
     assert names(find_inputs([folder / "*.tsv"], None, SCORED)) == ["n1.hypnogram.tsv", "n2.hypnogram.tsv"]
-    assert run("check", folder / "*.tsv").code == 0
+    assert run("stats", folder / "*.tsv").code == 0
 
 
 @pytest.mark.parametrize(
@@ -229,13 +227,12 @@ def test_an_unknown_format_is_said_once(run, folder):
     assert line.startswith("unknown format 'usleep-npi'.")
 
 
-@pytest.mark.parametrize("command", ["decode", "check", "report", "convert", "compare", "combine"])
+@pytest.mark.parametrize("command", ["decode", "stats", "report", "convert", "compare"])
 def test_a_pipe_is_refused_and_not_waited_for(run, folder, command):
     os.mkfifo(folder / "pipe.csv")
     own = {
         "convert": ("--to", "text"),
         "compare": (folder / "a" / "n1.txt", "--consensus", folder / "out.tsv"),
-        "combine": (folder / "n1.csv", "-o", folder / "out.csv"),
     }.get(command, ("-p", PROFILE))
     line = error_line(run(command, folder / "pipe.csv", *own))
     assert mentions(line, "pipe.csv", "a pipe or")
@@ -253,16 +250,16 @@ def test_intervals_know_the_start_and_the_probabilities_of_a_list(run, folder):
     assert isinstance(start, datetime)
     path = sample_list(folder, "id probabilities edf lights_off", f"n1 n1.csv psg.edf {start:%H:%M:%S}")
     options = ("--method", "model", "--draws", "10", "--json")
-    (report,) = run("intervals", path, "-p", PROFILE, *options).json
+    (report,) = run("stats", "--intervals", path, "-p", PROFILE, *options).lines
     assert report["ok"], report
     assert run("decode", folder / "n1.csv", "-p", PROFILE, "-o", folder / "out").code == 0
     output = folder / "out" / "n1.hypnogram.tsv"
     (folder / "moved").mkdir()
     (folder / "n1.csv").rename(folder / "moved" / "n1.csv")
     path = sample_list(folder, "id probabilities", "n1 moved/n1.csv")
-    alone = run("intervals", output, *options).json[0]
+    alone = run("stats", "--intervals", output, *options).lines[0]
     assert mentions(alone["error"], "comes without", "probabilities")
-    (report,) = run("intervals", output, "--list", path, *options).json
+    (report,) = run("stats", "--intervals", output, "--list", path, *options).lines
     assert report["ok"], report
 
 

@@ -35,7 +35,7 @@ def test_ties_that_neighbours_resolve_are_no_changes_and_are_told_everywhere(run
     assert (record["n_changed"], record["n_ties"]) == (0, 2)
     told = run("decode", nights[0], "-p", "human-psg-3", "--overwrite").out
     assert "2 ties between stages resolved by neighbouring epochs." in told
-    assert [night["epochs_changed"] for night in run("stats", out, "--json").json["nights"]] == [0, 0]
+    assert [night["epochs_changed"] for night in run("stats", out, "--json").nights] == [0, 0]
     assert run("report", out, "-o", tmp_path / "all.html").code == 0
     assert '"changed":[0.0,0.0]' in (tmp_path / "all.html").read_text().replace(" ", "")
     assert run("report", out / "a.hypnogram.tsv", "-o", tmp_path / "a.html").code == 0
@@ -54,7 +54,7 @@ def test_a_night_to_look_at_is_named_wherever_its_cohort_is_shown(run, tmp_path)
     assert why and why in (tmp_path / "all.html").read_text()
     for command in ([out], [doubtful, sure, "-p", "human-psg-3"]):
         assert re.search(look, run("stats", *command).out)
-        assert [night["look_at"] for night in run("stats", *command, "--json").json["nights"]] == [why, ""]
+        assert [night["look_at"] for night in run("stats", *command, "--json").nights] == [why, ""]
 
 
 def test_what_is_assumed_of_time_in_bed_is_told_by_decode_and_methods(run, tmp_path):
@@ -84,12 +84,12 @@ def test_files_beside_an_output_are_its_night_however_they_are_named(run, tmp_pa
     (tmp_path / "n1.staging.json").write_text("{}")
     for files in ([tmp_path / "*"], sorted(tmp_path.glob("n*.*"))):
         told = run("stats", *files, "--json")
-        assert (told.code, [night["id"] for night in told.json["nights"]]) == (0, ["n1", "n2"])
+        assert (told.code, [night["id"] for night in told.nights]) == (0, ["n1", "n2"])
         (left,) = (
-            note for note in told.json["notes"] if note.startswith("left out, beside outputs of decode")
+            note for note in told.cohort["notes"] if note.startswith("left out, beside outputs of decode")
         )
         assert "n1.csv" in left
-    assert [night["id"] for night in run("stats", nights[0], "--json").json["nights"]] == ["n1"]
+    assert [night["id"] for night in run("stats", nights[0], "--json").nights] == ["n1"]
 
 
 def test_what_is_not_there_and_what_a_folder_holds_instead_is_said(run, tmp_path):

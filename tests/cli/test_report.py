@@ -165,10 +165,9 @@ def test_a_mouse_day_is_split_into_light_and_dark(run, tmp_path):
 
 
 def test_other_annotations_of_the_expert_s_file_are_drawn(run, night, tmp_path):
-    stages = [f"{30 * i}.0,30.0,Sleep stage {'N2' if i > 40 else 'W'}" for i in range(240)]
-    head = ["# MNE-Annotations", "# onset, duration, description"]
-    expert = tmp_path / "expert-annotations.txt"
-    expert.write_text("\n".join([*head, *stages[:100], "2975.5,9.0,Arousal", *stages[100:]]) + "\n")
+    stages = [f"Sleep stage {'N2' if i > 40 else 'W'}\t{30 * i}\t+30" for i in range(240)]
+    expert = tmp_path / "expert.annot"
+    expert.write_text("\n".join([*stages, "Arousal\t2975.5\t+9"]) + "\n")
     ran = run("report", night, "-p", PROFILE, "--expert", expert)
     assert ran.code == 0, ran.err
     assert ">Arousal</text>" in (tmp_path / "night.report.html").read_text()

@@ -59,7 +59,7 @@ def test_a_folder_becomes_one_page(run, out, tmp_path):
     assert failures(tmp_path / "cohort.html") == {
         "n3": "decode: n3.csv: is empty (0 bytes). Was it written completely?"
     }
-    stats = {night["id"]: night for night in run("stats", out, "--json").json["nights"]}
+    stats = {night["id"]: night for night in run("stats", out, "--json").nights}
     for place, (key, *_) in enumerate(data["columns"]):
         for row, name in enumerate(data["ids"]):
             for scoring in ("before", "after"):

@@ -123,10 +123,10 @@ def test_a_number_that_does_not_exist_is_missing_with_its_reason(run, tmp_path):
 
 
 def test_probabilities_have_an_after_only_with_a_profile(run, cohort):
-    bare = run("stats", cohort / "n0.csv", "--json").json["nights"][0]
+    bare = run("stats", cohort / "n0.csv", "--json").nights[0]
     assert "after" not in bare
-    decoded = run("stats", cohort / "n0.csv", "-p", PROFILE, "--json").json["nights"][0]
-    written = run("stats", cohort / "n0.hypnogram.tsv", "--json").json["nights"][0]
+    decoded = run("stats", cohort / "n0.csv", "-p", PROFILE, "--json").nights[0]
+    written = run("stats", cohort / "n0.hypnogram.tsv", "--json").nights[0]
     for scoring in ("before", "after", "delta"):
         assert decoded[scoring] == pytest.approx(written[scoring], nan_ok=True)
     assert bare["before"]["tst_minutes"] == written["before"]["tst_minutes"]
@@ -144,8 +144,8 @@ def test_scorings_among_undecoded_probabilities_are_said(run, cohort, tmp_path):
 
 def test_outputs_of_decode_are_measured_like_their_probabilities(run, cohort, tmp_path):
     run("decode", cohort / "n0.csv", cohort / "n1.csv", "-p", PROFILE, "-o", tmp_path)
-    written = run("stats", tmp_path / "n0.hypnogram.tsv", "--json").json["nights"][0]
-    decoded = run("stats", cohort / "n0.csv", "-p", PROFILE, "--json").json["nights"][0]
+    written = run("stats", tmp_path / "n0.hypnogram.tsv", "--json").nights[0]
+    decoded = run("stats", cohort / "n0.csv", "-p", PROFILE, "--json").nights[0]
     for scoring in ("before", "after"):
         assert written[scoring] == pytest.approx(decoded[scoring], nan_ok=True)
     assert written["steered"] == decoded["steered"] == ["fragmentation"]
@@ -193,7 +193,7 @@ def test_errors_against_experts_are_printed_and_written(run, cohort):
     row = rows["waso_minutes"]
     printed = f"{float(row['after_mean']):.2f} ± {float(row['after_sd']):.2f}"
     assert re.search(rf"WASO \(min\) +6 .* {re.escape(printed)} ", ran.out)
-    assert "errors" not in run("stats", *decoded_files(cohort), "--json").json
+    assert "errors" not in run("stats", *decoded_files(cohort), "--json").cohort
 
 
 def test_lights_cut_the_night(run, tmp_path):
@@ -201,7 +201,7 @@ def test_lights_cut_the_night(run, tmp_path):
     night = tmp_path / "night.txt"
 
     def found(*arguments):
-        return run("stats", night, *arguments, "--json").json["nights"][0]["after"]
+        return run("stats", night, *arguments, "--json").nights[0]["after"]
 
     assert found()["sol_minutes"] == 10.0
     assert found("--lights-off", "300")["sol_minutes"] == 5.0
@@ -224,14 +224,14 @@ def test_with_lights_every_number_is_of_that_window_and_the_window_is_said(run, 
     restless = "N1\nN2\nW\n" * 13
     night.write_text(restless + "W\n" + "N2\n" * 60 + restless)  # before and after lights
     options = ("-p", PROFILE, "--lights-off", "1200", "--lights-on", "3000")
-    ran = run("stats", night, *options, "--json").json
-    (report,) = ran["nights"]
+    ran = run("stats", night, *options, "--json")
+    (report,) = ran.nights
     numbers = report["after"]
     assert (numbers["fragmentation_index"], numbers["bouts"], numbers["tst_minutes"]) == (0.0, 1.0, 30.0)
     words = "lights off at 1200 s (epoch 41), lights on at 3000 s (epoch 101)"
-    assert report["lights"] == words and words in ran["notes"]
+    assert report["lights"] == words and words in ran.cohort["notes"]
     assert words in run("stats", night, *options).out
-    whole = run("stats", night, "-p", PROFILE, "--json").json["nights"][0]
+    whole = run("stats", night, "-p", PROFILE, "--json").nights[0]
     assert whole["after"]["fragmentation_index"] > 0.4 and whole["lights"] == ""
 
 
@@ -246,16 +246,12 @@ def test_the_codebook_says_where_lights_cut_each_night(run, tmp_path):
 def test_conventions_differ_where_they_should(run, tmp_path):
     (tmp_path / "night.txt").write_text("W\n" * 20 + "N2\n" * 60 + "R\n" * 10 + "W\n" * 10)
     latency = {
-        convention: run("stats", tmp_path / "night.txt", "--convention", convention, "--json").json["nights"][
-            0
-        ]
+        convention: run("stats", tmp_path / "night.txt", "--convention", convention, "--json").nights[0]
         for convention in ("aasm", "yasa", "luna")
     }
     found = {name: night["after"]["rem_latency_minutes"] for name, night in latency.items()}
     assert found == {"aasm": 30.0, "yasa": 40.0, "luna": 30.0}
-    longer = run("stats", tmp_path / "night.txt", "--min-first-rem-seconds", "600", "--json").json["nights"][
-        0
-    ]
+    longer = run("stats", tmp_path / "night.txt", "--min-first-rem-seconds", "600", "--json").nights[0]
     assert longer["after"]["rem_latency_minutes"] == 30.0
     assert longer["after"]["rem_latency_bout_minutes"] is None
     assert longer["reasons"]["after"]["rem_latency_bout_minutes"] == "there is no REM bout of 600 s"
@@ -314,17 +310,17 @@ def test_groups_are_compared_for_argmax_guard_and_expert(run, cohort):
 
 
 def test_groups_are_in_json_too(run, cohort):
-    ran = run("stats", *decoded_files(cohort), "--by", cohort / "groups.tsv", "--json").json
-    assert ran["method"] == METHOD_OF_GROUPS
-    assert {row["scoring"] for row in ran["groups"]} == {"argmax", "guard"}
-    assert ran["nights"][0]["group"] == "controls"
-    assert ran["outputs"] == []
+    ran = run("stats", *decoded_files(cohort), "--by", cohort / "groups.tsv", "--json")
+    assert ran.cohort["method"] == METHOD_OF_GROUPS
+    assert {row["scoring"] for row in ran.cohort["groups"]} == {"argmax", "guard"}
+    assert ran.nights[0]["group"] == "controls"
+    assert ran.cohort["outputs"] == []
 
 
 def test_hypnograms_from_elsewhere_are_no_guards(run, cohort):
     files = sorted((cohort / "experts").iterdir())
-    ran = run("stats", *files, "--by", cohort / "groups.tsv", "--json").json
-    assert {row["scoring"] for row in ran["groups"]} == {"scored"}
+    ran = run("stats", *files, "--by", cohort / "groups.tsv", "--json")
+    assert {row["scoring"] for row in ran.cohort["groups"]} == {"scored"}
     assert "guarded" not in run("stats", *files, "--by", cohort / "groups.tsv").out
 
 
@@ -336,14 +332,14 @@ def test_the_table_of_groups_may_name_experts_and_subjects(run, cohort):
     ran = run("stats", *decoded_files(cohort), "--by", cohort / "own.csv", "--json")
     assert ran.code == 0, ran.err
     experts = [
-        row for row in ran.json["groups"] if row["scoring"] == "expert" and row["measure"] == "tst_minutes"
+        row for row in ran.cohort["groups"] if row["scoring"] == "expert" and row["measure"] == "tst_minutes"
     ]
     # n0 and n4 are one subject of group a; n5 has no expert
     assert [(row["n_1"], row["n_2"]) for row in experts] == [(2, 2)]
-    guard = next(row for row in ran.json["groups"] if row["scoring"] == "guard")
+    guard = next(row for row in ran.cohort["groups"] if row["scoring"] == "guard")
     assert (guard["n_1"], guard["n_2"]) == (2, 3)
-    assert mentions(ran.json["notes"], "among", "n9")
-    assert mentions(ran.json["notes"], "like", "n5")
+    assert mentions(ran.cohort["notes"], "among", "n9")
+    assert mentions(ran.cohort["notes"], "like", "n5")
 
 
 def test_nights_without_a_group_are_said(run, cohort):
@@ -487,7 +483,7 @@ def test_a_group_of_n_a_is_no_group(run, tmp_path):
     table.write_text("id\tgroup\nn0\tn/a\nn1\tA\nn2\tA\nn3\tB\nn4\tB\n")
     ran = run("stats", *nights, "-p", "human-psg-5", "--by", table, "--json")
     assert ran.code == 0, ran.err
-    assert {(row["group_1"], row["group_2"]) for row in json.loads(ran.out)["groups"]} == {("A", "B")}
+    assert {(row["group_1"], row["group_2"]) for row in ran.cohort["groups"]} == {("A", "B")}
 
 
 def write_days(path):
@@ -506,7 +502,7 @@ def test_each_sleep_of_a_recording_of_days_has_a_row(run, tmp_path):
     rows = list(csv.DictReader((tmp_path / "out.tsv").read_text().splitlines(), delimiter="\t"))
     found = sg.find_sleeps(days)
     assert [row["id"] for row in rows] == ["days sleep 1", "days sleep 2", "days sleep 3"]
-    told = run("stats", tmp_path / "days.edf", "--sleeps", "--json").json["nights"]
+    told = run("stats", tmp_path / "days.edf", "--sleeps", "--json").nights
     for row, night, (first, end) in zip(rows, told, found, strict=True):
         assert (row["start"], row["end"]) == tuple(str(days.clock_at(epoch)) for epoch in (first, end))
         alone = sleep_statistics(sg.Hypnogram(days.labels[first:end], "aasm5", 30.0))
@@ -524,7 +520,7 @@ def test_a_sleep_between_lights_has_a_latency(run, tmp_path):
     days = write_days(tmp_path / "days.edf")
     first, end = sg.find_sleeps(days)[0]
     lights = ("--lights-off", 30 * (first - 20), "--lights-on", 30 * end)
-    told = run("stats", tmp_path / "days.edf", "--sleeps", *lights, "--json").json["nights"]
+    told = run("stats", tmp_path / "days.edf", "--sleeps", *lights, "--json").nights
     assert told[0]["after"]["sol_minutes"] == 10.0
     assert [night["after"]["sol_minutes"] for night in told[1:]] == [None, None]
 
@@ -532,6 +528,44 @@ def test_a_sleep_between_lights_has_a_latency(run, tmp_path):
 def test_a_recording_without_sleep_has_no_row(run, tmp_path):
     sg.Hypnogram(np.zeros(99, np.int8), "aasm5", 30.0).save(tmp_path / "awake.txt")
     ran = run("stats", tmp_path / "awake.txt", "--scheme", "aasm5", "--sleeps", "--json")
-    assert (ran.code, ran.json["nights"]) == (0, [])
-    assert ran.json["notes"] == ["no sleep is found in awake"]
+    assert (ran.code, ran.nights) == (0, [])
+    assert ran.cohort["notes"] == ["no sleep is found in awake"]
     assert "--sleeps takes none" in run("stats", tmp_path / "awake.txt", "--sleeps", "--by", "x.tsv").err
+
+
+@pytest.mark.parametrize(
+    ("bouts", "looks", "place"),
+    [
+        ([("W", 20), ("N2", 300), ("N3", 300), ("R", 300), ("W", 20)], False, "below"),
+        ([("N2", 1), ("R", 1)] * 300, False, "above"),
+    ],
+)
+def test_a_night_is_compared_with_the_range_of_experts(run, tmp_path, bouts, looks, place):
+    path = tmp_path / "night.txt"
+    path.write_text("".join(f"{stage}\n" * n for stage, n in bouts))
+    found = sg.validity(sg.read_hypnogram(path), "human-psg-5")
+    ran = run("stats", path, "-p", "human-psg-5")
+    assert "Does not look like expert scoring (distance " in ran.out
+    (row,) = (line for line in ran.out.splitlines() if line.startswith("Fragmentation index"))
+    band = found.indicators["fragmentation_index"]
+    assert row.endswith(f"{band.low:.3f} to {band.high:.3f}   {place}")
+    (told,) = run("stats", path, "-p", "human-psg-5", "--json").nights
+    assert told["validity"]["looks_like_experts"] is found.looks_like_experts is looks
+    assert told["validity"]["indicators"]["fragmentation_index"]["place"] == place
+    bare = run("stats", path)
+    assert "expert range" not in bare.out and "expert scoring" not in bare.out
+
+
+def test_nights_unlike_expert_scoring_are_named(run, tmp_path):
+    for name, stages in {"calm": "N2\n" * 600 + "R\n" * 300, "wild": "N2\nR\n" * 300}.items():
+        (tmp_path / f"{name}.txt").write_text(stages)
+    ran = run("stats", tmp_path, "-p", "human-psg-5")
+    assert "0 of 2 nights look like expert scoring." in ran.out
+    assert "Unlike expert scoring: calm, wild" in ran.out
+
+
+def test_uncommon_transitions_are_counted(run, tmp_path):
+    bouts = [("N2", 15), ("W", 9), ("R", 15), ("W", 9), ("N3", 15), ("W", 2), ("R", 15)]
+    (tmp_path / "night.txt").write_text("".join(f"{stage}\n" * n for stage, n in bouts))
+    ran = run("stats", tmp_path / "night.txt", "-p", "human-psg-5")
+    assert "Uncommon transitions: W->R 2, W->N3 1" in ran.out

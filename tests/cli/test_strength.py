@@ -25,22 +25,13 @@ def night(tmp_path):
     return write_night(tmp_path / "night.csv", hours=2, seed=1)
 
 
-@pytest.mark.parametrize(
-    ("said", "strength", "words"),
-    [
-        ("off", "off", ("as asked", "choice")),
-        ("0.3", 0.3, ("0.3", "place")),
-        ("0", 0.0, ("Transition weight 0 was given",)),
-    ],
-)
-def test_a_strength_is_used_recorded_and_repeated(run, night, tmp_path, said, strength, words):
+@pytest.mark.parametrize(("said", "strength"), [("off", "off"), ("0.3", 0.3), ("0", 0.0)])
+def test_a_strength_is_used_recorded_and_repeated(run, night, tmp_path, said, strength):
     ran = run("decode", night, "-p", PROFILE, "--strength", said)
     assert ran.code == 0, ran.err
-    assert mentions(" ".join(ran.out.split()), *words)
     record = json.loads((tmp_path / "night.hypnogram.json").read_text())["stageguard"]
     assert record["options"]["strength"] == strength
     assert record["strength"]["transition_weight"] == (0.0 if strength == "off" else strength)
-    assert mentions(record["strength"]["why"], *words)
     shown = sg.read_hypnogram(tmp_path / "night.hypnogram.tsv").labels
     assert np.array_equal(shown, decode(sg.read_density(night), PROFILE, strength=strength).hypnogram.labels)
     verified = run("verify", tmp_path / "night.hypnogram.tsv")

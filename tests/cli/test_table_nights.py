@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 
 import numpy as np
@@ -53,29 +52,24 @@ def write(folder, nights, suffix):
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_a_table_is_measured_like_its_nights_as_files(run, tmp_path, nights, suffix):
     path = write(tmp_path / "in", nights, suffix)
-    for verb in ("check", "stats"):
-        of_table, of_files = (
-            json.loads(run(verb, each, "-p", PROFILE, "--json").out)
-            for each in (path, path.parent / "nights")
-        )
-        if verb == "stats":
-            of_table, of_files = of_table["nights"], of_files["nights"]
-        assert [night["id"] for night in of_table] == ["n0", "n1", "n2"]
-        for mine, alone in zip(of_table, of_files, strict=True):
-            for told in (mine, alone):
-                for key in ("seconds", "file", "files", "notes", "assumed"):
-                    told.pop(key, None)
-            assert mine == alone
+    both = (path, path.parent / "nights")
+    of_table, of_files = (run("stats", each, "-p", PROFILE, "--json").nights for each in both)
+    assert [night["id"] for night in of_table] == ["n0", "n1", "n2"]
+    for mine, alone in zip(of_table, of_files, strict=True):
+        for told in (mine, alone):
+            for key in ("seconds", "file", "files", "notes", "assumed"):
+                told.pop(key, None)
+        assert mine == alone
 
 
 def test_a_decoded_table_is_read_back_with_what_was_before(run, tmp_path, nights):
     path = write(tmp_path / "in", nights, ".parquet")
     for name in ("out.parquet", "out.csv"):
         assert run("decode", path, "-p", PROFILE, "-o", tmp_path / name).code == 0
-        rows = run("check", tmp_path / name).out.splitlines()
-        assert [row.split()[0] for row in rows[:1] + rows[2:5]] == ["night", "n0", "n1", "n2"]
-        checked = run("check", tmp_path / name, "-p", PROFILE, "--json")
-        assert [night["id"] for night in json.loads(checked.out)] == ["n0", "n1", "n2"]
+        rows = run("stats", tmp_path / name).out.splitlines()
+        assert [row.split()[0] for row in rows[1:2] + rows[3:6]] == ["night", "n0", "n1", "n2"]
+        checked = run("stats", tmp_path / name, "-p", PROFILE, "--json")
+        assert [night["id"] for night in checked.nights] == ["n0", "n1", "n2"]
         compared = run("compare", tmp_path / name, tmp_path / name, "--json").lines
         assert all(night["agreement"]["guard"]["accuracy"] == 1.0 for night in compared)
         assert "\nn2 " in run("compare", tmp_path / name, tmp_path / name).out
@@ -101,8 +95,7 @@ def test_ids_that_count_epochs_are_no_nights(run, tmp_path, nights):
     lines = [f"{number},{','.join(map(repr, row))}" for number, row in enumerate(rows)]
     path = tmp_path / "one.csv"
     path.write_text("\n".join([f"id,{','.join(STAGES)}", *lines]) + "\n")
-    checked = json.loads(run("check", path, "-p", PROFILE, "--json").out)
-    assert [night["id"] for night in checked] == ["one"]
+    assert [night["id"] for night in run("stats", path, "-p", PROFILE, "--json").nights] == ["one"]
 
 
 def test_only_the_named_nights_are_decoded(run, tmp_path, nights):
@@ -124,7 +117,7 @@ def test_a_decoded_table_is_measured_like_nights_decoded_one_by_one(run, tmp_pat
     assert run("decode", path, "-p", PROFILE, "-o", tmp_path / name).code == 0
     assert run("decode", path.parent / "nights", "-p", PROFILE, "-o", tmp_path / "out").code == 0
     both = (tmp_path / name, tmp_path / "out")
-    of_table, of_files = (run("stats", each, "--json").json["nights"] for each in both)
+    of_table, of_files = (run("stats", each, "--json").nights for each in both)
     assert [night["id"] for night in of_table] == ["n0", "n1", "n2"]
     for mine, alone in zip(of_table, of_files, strict=True):
         assert (mine["steered"], mine["profile"]) == (alone["steered"], alone["profile"])
@@ -134,8 +127,7 @@ def test_a_decoded_table_is_measured_like_nights_decoded_one_by_one(run, tmp_pat
             assert known == {key: value for key, value in alone[when].items() if value is not None}
         assert mine["before"] != mine["after"]
     assert any(night["steered"] for night in of_table)
-    of_table, of_files = (run("check", each, "--json").json for each in both)
-    assert [night["joint"] for night in of_table] == [night["joint"] for night in of_files]
+    assert [night["validity"] for night in of_table] == [night["validity"] for night in of_files]
 
 
 def said(ran):
@@ -149,14 +141,14 @@ def test_a_decoded_table_that_was_edited_or_lost_its_record_says_so(run, tmp_pat
     assert run("decode", path, "-p", PROFILE, "-o", out).code == 0
     whole = out.read_text()
     out.write_text(whole.replace("n0,0,30,W,0,", "n0,0,30,R,4,", 1))
-    assert mentions(said(run("check", out)), "what decode wrote")
+    assert mentions(said(run("stats", out)), "what decode wrote")
     out.write_text("\n".join(whole.splitlines()[:-5]) + "\n")
-    assert "has 355 epochs, but 360 were decoded" in said(run("check", out))
+    assert "has 355 epochs, but 360 were decoded" in said(run("stats", out))
     out.write_text(whole)
     (tmp_path / "out.csv.json").write_text('{"stageguard": {"layout": 1}}')
-    assert mentions(error_line(run("check", out)), "out.csv.json", "incomplete or was")
+    assert mentions(error_line(run("stats", out)), "out.csv.json", "incomplete or was")
     (tmp_path / "out.csv.json").unlink()
-    assert mentions(said(run("check", out)), "profile is recorded")
+    assert mentions(said(run("stats", out)), "no profile")
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +188,7 @@ def test_a_profile_is_fitted_to_tables_as_to_files(run, tmp_path, scored):
 def test_statistics_take_experts_of_a_table_as_of_a_folder(run, scored):
     path, experts, folder = scored
     ask = partial(run, "stats", path, "-p", PROFILE, "--json")
-    of_table, of_folder = (ask("--expert", each).json["errors"] for each in (experts, folder))
+    of_table, of_folder = (ask("--expert", each).cohort["errors"] for each in (experts, folder))
     assert of_table == of_folder != []
     assert mentions(ask("--expert", folder / "n0.txt").err, "--expert", "scoring")
 
@@ -222,7 +214,7 @@ def test_half_of_the_nights_without_an_expert_are_named_and_the_rest_is_fitted(r
         (lambda text: text + text.splitlines()[1] + "\n", ("begins again",)),
     ],
 )
-@pytest.mark.parametrize("verb", ["stats", "check", "compare", "fit"])
+@pytest.mark.parametrize("verb", ["stats", "compare", "fit"])
 def test_a_wrong_table_is_one_line_and_writes_nothing(run, tmp_path, scored, verb, change, words):
     path, experts, _ = scored
     wrong = tmp_path / "wrong.csv"

@@ -187,10 +187,10 @@ def test_dreem_h5(tmp_path):
 def test_the_default_of_accusleepy_does_not_go_before_the_profile(tmp_path, capsys):
     path = write(tmp_path, "labels.csv", b"brain_state\n" + b"2\n3\n3\n1\n" * 30)
     run, mouse = Runner(capsys), "mouse-eeg-emg-3"
-    line = error_line(run("check", path, "-p", mouse))
+    line = error_line(run("stats", path, "-p", mouse))
     assert mentions(line, "2.5 s", "AccuSleep", "4 s")
     assert line.endswith("Say which: --epoch-seconds 4.")
-    (night,) = run("stats", path, "-p", mouse, "--epoch-seconds", "4", "--json").json["nights"]
+    (night,) = run("stats", path, "-p", mouse, "--epoch-seconds", "4", "--json").nights
     assert (night["epoch_seconds"], night["n_epochs"]) == (4.0, 120)
     assert sg.read_hypnogram(path).epoch_seconds == 2.5  # nobody else says
     path = write(tmp_path, "c.csv", b"brain_state,confidence_score\n" + b"2,0.9\n3,0.8\n3,0.7\n1,0.9\n" * 30)

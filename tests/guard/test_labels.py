@@ -82,7 +82,7 @@ def test_intervals_and_review_rest_on_confusions_and_say_so(tmp_path, capsys):
     }
     path = tmp_path / "labels.txt"
     path.write_text("\n".join(night.stages) + "\n")
-    ran = Runner(capsys)("intervals", path, "-p", "human-psg-5", "--method", "model")
+    ran = Runner(capsys)("stats", "--intervals", path, "-p", "human-psg-5")
     assert ran.code == 0 and LABELS_ALONE["typical"] in ran.out
     opened = open_night(ReviewRequest(path, sg.Profile.load("human-psg-5")))
     assert opened.density.from_labels == "typical"

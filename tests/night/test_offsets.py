@@ -181,7 +181,7 @@ def test_commands_keep_the_times_of_a_table(run, tmp_path, offset):
     rows = rows_of(next((tmp_path / "p").glob("*posterior.csv")), ",")
     assert [float(row["onset"]) for row in rows][-len(LABELS)] == offset
     other = write_csv(tmp_path / "other.csv", offset)
-    assert run("combine", source, other, "-o", tmp_path / "both.csv").code == 0
+    assert run("convert", "--average", source, other, "-o", tmp_path / "both.csv").code == 0
     known = [row for row in rows_of(tmp_path / "both.csv", ",") if row["W"]]
     assert float(known[0]["onset"]) == offset
 

@@ -23,15 +23,12 @@ COMMANDS = {
     },
     "Look": {
         "report": "One night, or a cohort, as one HTML page.",
-        "stats": "Sleep statistics of nights and groups, before and after.",
-        "check": "Check hypnograms against the range of expert scoring.",
-        "intervals": "How far a night's sleep statistics may be off.",
+        "stats": "Sleep statistics of nights and groups: before, after, in the range of experts?",
         "compare": "Agreement of hypnograms with an expert's, and several experts as one.",
         "grade": "Which statistics of a stager are as accurate as an expert's.",
     },
     "Files": {
-        "convert": "Convert between the formats of sleep tools.",
-        "combine": "Several stagers' probabilities as one.",
+        "convert": "Convert between the formats of sleep tools, or average several stagers.",
         "verify": "Check an output by decoding it again.",
         "profiles": "List the built-in profiles, or show one.",
     },
@@ -48,11 +45,15 @@ COMMANDS = {
 }
 # Commands that went, and what took over.
 WENT = {
+    "check": "stageguard stats",
+    "combine": "stageguard convert A B --average --output OUT",
     "completion": "_STAGEGUARD_COMPLETE=bash_source stageguard (or zsh_source, fish_source)",
     "consensus": "stageguard compare A B C --consensus OUT",
     "data": "stageguard doctor --data [NAME FOLDER], or sg.datasets in Python",
+    "days": "stageguard stats --sleeps",
     "export": "stageguard train CONFIG.toml --onnx MODEL.onnx",
     "features": "stageguard train with dataset and recipe in its configuration, or sg.features in Python",
+    "intervals": "stageguard stats --intervals",
     "posterior": "stageguard decode --posterior",
     "quality": "stageguard stage, or sg.signal_quality in Python",
     "stream": "sg.StreamingDecoder in Python",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isnan
 from pathlib import Path
 from textwrap import wrap
@@ -12,16 +12,24 @@ import numpy as np
 from click import UsageError
 
 from stageguard.arrays import NAN, Floats
-from stageguard.cli.outcomes import length_words
-from stageguard.cli.terminal import Console, count, one_line
+from stageguard.cli.outcomes import first_few, length_words, placed, print_verdict
+from stageguard.cli.terminal import Console, Piece, count, one_line
 from stageguard.formats.cohort_files import Cohort, Facts, scoring_names
-from stageguard.measures.cohort import ARCHITECTURE, ERRORS_METHOD, STEERED_LIKE, CohortTable, GroupDifference
+from stageguard.measures.cohort import (
+    ARCHITECTURE,
+    ERRORS_METHOD,
+    STEERED_LIKE,
+    CohortTable,
+    GroupDifference,
+    MeasuredScorings,
+)
 from stageguard.measures.grade import GradeCard
 from stageguard.measures.samples import METHOD_OF_GROUPS, METHOD_OF_TABLE, Estimate, bland_altman, estimate
+from stageguard.measures.validity import Indicator, Validity
 from stageguard.night.quantities import EARLY_WORDS, Quantity, quantity_of, steered_words
 from stageguard.report.summary import shown, shown_rows, titled
 from stageguard.report.table import Cell, Table, numbers
-from stageguard.report.words import accuracy_words
+from stageguard.report.words import accuracy_words, looking_like_experts
 
 
 def column_titles(cohort: CohortTable) -> dict[str, str]:
@@ -30,25 +38,59 @@ def column_titles(cohort: CohortTable) -> dict[str, str]:
     return {"before": "before", "after": after, "delta": "change", "expert": "expert"}
 
 
+def validity_of_night(night: MeasuredScorings) -> Validity | None:
+    """Return how the final scoring of a night compares with experts'; None without a profile."""
+    found = (night.measures[name].validity for name in ("after", "before") if name in night.measures)
+    return next(found, None)
+
+
+def print_judged(nights: Mapping[str, Validity | None], out: Console) -> None:
+    """Print how many nights look like expert scoring, and which do not."""
+    judged = {name: each.looks_like_experts for name, each in nights.items() if each is not None}
+    if judged:
+        out.print(looking_like_experts(list(judged.values())), style="bold")
+        unlike = [name for name, looks in judged.items() if looks is False]
+        out.list("Unlike expert scoring", [", ".join(first_few(unlike, "night"))] if unlike else [])
+
+
 def print_one(cohort: Cohort, out: Console) -> None:
-    """Print every measure of a single night."""
+    """Print every measure of a single night, and the range of experts beside those that have one."""
     (night,), (facts,), measures = cohort.nights, cohort.facts, cohort.compared
     out.print(f"{one_line(night.night_id)}: {length_words(facts.n_epochs, facts.epoch_seconds)}")
+    validity = validity_of_night(night)
+    if validity is not None:
+        print_verdict(validity.verdict, out, looks_like_experts=validity.looks_like_experts)
+    ranges = {} if validity is None else validity.measured
     titles = [column_titles(measures)[name] for name in measures.columns_of(measures.names[0])]
     rows = []
     for name in measures.names:
         quantity, columns = quantity_of(name), measures.columns_of(name)
         numbers = (_flagged(quantity, float(values[0]), key) for key, values in columns.items())
         title = titled(quantity, quantity.title, measures)
-        rows.append((title, *numbers, quantity.unit, *_mark(cohort.card, name)))
-    out.table(("", *(f">{title}" for title in titles), "unit", *_mark_title(cohort.card)), rows)
+        experts = _range(ranges.get(name), quantity.decimals) if ranges else ()
+        rows.append((title, *numbers, quantity.unit, *experts, *_mark(cohort.card, name)))
+    heads = ("expert range", "") if ranges else ()
+    out.table(("", *(f">{title}" for title in titles), "unit", *heads, *_mark_title(cohort.card)), rows)
     _print_early(measures, out)
     if facts.epochs_changed is not None:
         out.print(f"{count(facts.epochs_changed, 'epoch')} changed.")
+    if validity is not None:
+        rare = [f"{pair} {n}" for pair, n in validity.rare_pairs.items() if n]
+        short = [f"{stage} {n}" for stage, n in validity.bouts_below_minimum.items() if n]
+        out.list("Uncommon transitions", [", ".join(rare)] if rare else [])
+        out.list("Bouts below the profile's minimum", [", ".join(short)] if short else [])
     reasons = dict.fromkeys(
         text for each in night.compared.measures.values() for text in each.reasons.values()
     )
     out.list("Why n/a", reasons)
+
+
+def _range(indicator: Indicator | None, decimals: int) -> tuple[Piece, Piece]:
+    """Return the cells of an expert range, and of where the night lies."""
+    if indicator is None or indicator.place == "no band":
+        return "", ""
+    band = f"{indicator.low:.{decimals}f} to {indicator.high:.{decimals}f}"
+    return band, placed(indicator.place, indicator.place)
 
 
 def _flagged(quantity: Quantity, value: float, column: str) -> str:

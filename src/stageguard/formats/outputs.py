@@ -498,7 +498,7 @@ def _cell(value: Any, digits: int) -> str:
 DRAWS_MEANING = "int8 (n, n_epochs), index of the stage; -1 without evidence for more than five minutes"
 POSTERIOR_MEANING = (
     "Under the profile and the evidence of the stager: where the stager is sure and wrong, this is wrong, "
-    "too. How far sleep statistics may be off is told by stageguard intervals."
+    "too. How far sleep statistics may be off is told by stageguard stats --intervals."
 )
 
 

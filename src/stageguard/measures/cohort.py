@@ -24,7 +24,7 @@ from stageguard.measures.samples import (
     paired,
 )
 from stageguard.measures.statistics import AASM, StatisticsOptions, lights_words
-from stageguard.measures.validity import validity_of
+from stageguard.measures.validity import Validity, validity_of
 from stageguard.night.align import on_epochs_of, where_scored
 from stageguard.night.hypnodensity import FromLabels
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
@@ -49,6 +49,7 @@ class Measures:
     reasons: Mapping[str, str]
     assumed: tuple[str, ...] = ()
     hours: tuple[DayPart, ...] = ()
+    validity: Validity | None = None  # None without a profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +177,13 @@ def measure(
     for phase, stretch in statistics.phases.items():
         for kind in (quantity.key for quantity in PHASE):
             values |= {f"{kind}_{stage}_{phase}": float(getattr(stretch, kind)[stage]) for stage in stages}
+    valid = None
     if profile is not None:
         valid = validity_of(night, profile, period or period_for(night, profile, options.lights))
         values |= {name: float(indicator.value) for name, indicator in valid.measured.items()}
         reasons |= {name: each.reason for name, each in valid.measured.items() if each.reason}
     hours = statistics.hours if options.lights_on_phase is not None else ()
-    return Measures(values, reasons, statistics.assumed, hours)
+    return Measures(values, reasons, statistics.assumed, hours, valid)
 
 
 def measure_night(night: CohortNight, options: StatisticsOptions = AASM) -> MeasuredScorings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,25 +13,30 @@ import click
 from click import UsageError
 
 from stageguard.cli import options as opt
-from stageguard.cli.command import MORE, command, option, packed
+from stageguard.cli.command import MORE, command, more, option, packed
 from stageguard.cli.outcomes import (
     MOST_NOTES,
     MOST_ROWS,
     end,
+    length_words,
     notes_of,
     print_read,
     print_warnings,
     run_shown,
 )
-from stageguard.cli.terminal import Console, count, one_line, print_json
+from stageguard.cli.terminal import Console, count, naming_nights, one_line, print_json, with_names
 from stageguard.formats.companions import SOME_DAY
-from stageguard.formats.convert import ListedFile, Written
+from stageguard.formats.convert import ListedFile, Written, save
 from stageguard.formats.convert import convert as convert_night
 from stageguard.formats.night import FileOptions
+from stageguard.formats.read import read_density_file
 from stageguard.formats.registry import formats, named
+from stageguard.night.align import align as cut
+from stageguard.night.align import combine
+from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.runner.decode_one import start_of
 from stageguard.runner.inputs import Input, Inputs, Wanted, find_inputs
-from stageguard.runner.run import Outcome, check_folder, succeeded
+from stageguard.runner.run import Outcome, check_folder, collect_warnings, succeeded
 from stageguard.storage import is_folder
 
 source_options = packed(
@@ -79,6 +85,11 @@ source_options = packed(
     help="Write epochs of this length; the sources' own is --epoch-seconds.",
 )
 @option(
+    "--average", is_flag=True, help="The mean of several stagers' probabilities of one night, as one file."
+)
+@more("--weights", "2,1,...", "Weight of each file in --average; only their ratios count.")
+@more("--align", None, "Cut the files of --average to the epochs all have.")
+@option(
     "--annotations-from",
     metavar="FILE",
     type=opt.PATH,
@@ -96,6 +107,9 @@ def convert(
     column: str | None,
     merge: str | None,
     reepoch: float | None,
+    average: bool,
+    weights: str | None,
+    align: bool,
     annotations_from: Path | None,
     overwrite: bool,
     as_json: bool,
@@ -108,7 +122,18 @@ def convert(
     Examples
     --------
     stageguard convert night.hypnogram.tsv --output night.edf
+    stageguard convert c3.csv c4.csv --average --output mean.csv
     """
+    if average:
+        if output is None or samples is not None:
+            raise UsageError("--average takes files and --output, the file to write.")
+        averaged = Averaged(
+            reading, merge, reepoch, None if weights is None else parse_weights(weights), align
+        )
+        _end_average(averaged, sources, output, to, overwrite=overwrite, as_json=as_json)
+        return
+    if weights is not None or align:
+        raise UsageError("--weights and --align go with --average.")
     inputs = find_inputs(sources, samples, Wanted("hypnogram", reading.format))
     if annotations_from is not None and len(inputs.nights) > 1:
         raise UsageError("--annotations-from belongs to one file: convert the files one by one.")
@@ -150,6 +175,72 @@ def convert(
     else:
         _print(succeeded(outcomes), together)
     end(outcomes, inputs.notes, as_json=as_json, heading="Left out")
+
+
+def parse_weights(text: str) -> list[float]:
+    """Return the numbers in a comma-separated list."""
+    try:
+        return [float(part.replace("_", "?")) for part in text.split(",")]
+    except ValueError:
+        raise UsageError(f"--weights is {text!r}, expected numbers such as 2,1,1.") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Averaged:
+    """How the probabilities of one night become their mean."""
+
+    reading: FileOptions
+    merge: str | None
+    reepoch: float | None
+    weights: list[float] | None
+    align: bool
+
+    def of(self, nights: list[Hypnodensity]) -> Hypnodensity:
+        """Return the mean, in one scheme and on the same epochs."""
+        if self.merge is not None:
+            nights = [night.merge(self.merge) for night in nights]
+        if self.reepoch is not None:
+            nights = [night.reepoch(self.reepoch) for night in nights]
+        if self.align:
+            nights = [night for night in cut(*nights).nights if isinstance(night, Hypnodensity)]
+        return combine(nights, weights=self.weights)
+
+
+def _end_average(
+    wanted: Averaged, files: Sequence[Path], output: Path, to: str | None, *, overwrite: bool, as_json: bool
+) -> None:
+    """Write the mean of several stagers' probabilities."""
+    inputs = find_inputs(files, None, Wanted("density", wanted.reading.format, wanted.reading.stages or ()))
+    if any(night.is_listed for night in inputs.nights):
+        raise UsageError("a sample list names different nights, expected the files of one night to average.")
+    paths = [night.path for night in inputs.nights]
+    if len(paths) < 2:
+        raise UsageError("one file, expected two or more to average.")
+    if wanted.weights is not None and len(wanted.weights) != len(paths):
+        raise UsageError(f"--weights has {len(wanted.weights)}, expected one for each of {len(paths)} files.")
+    names = [path.name for path in paths]
+    with collect_warnings() as warned:
+        for night in inputs.nights:
+            night.refuse()
+        read = [read_density_file(path, wanted.reading) for path in paths]
+        with naming_nights(names):
+            mean = wanted.of([file.density for file in read])
+        written = save(mean, output, format=to, overwrite=overwrite, spare=paths)
+    notes = list(dict.fromkeys([*inputs.notes, *(note for file in read for note in file.notes)]))
+    warnings = [with_names(text, names) for text in warned]
+    if as_json:
+        about: dict[str, Any] = {"files": paths, "weights": wanted.weights, "stages": mean.scheme.names}
+        about |= {"n_epochs": mean.n_epochs, "epoch_seconds": mean.epoch_seconds, "format": written.format}
+        print_json(
+            about | {"outputs": written.files, "lost": written.lost, "notes": notes, "warnings": warnings}
+        )
+        return
+    out = Console()
+    out.print(f"Mean of {len(paths)} files: {length_words(mean.n_epochs, mean.epoch_seconds)}")
+    print_read(notes, out)
+    out.list("Warning", warnings)
+    out.list("Wrote", written.files)
+    out.list("Lost", written.lost)
 
 
 def _is_one_file(inputs: Inputs, output: Path, to: str | None) -> bool:

@@ -16,7 +16,16 @@ from stageguard.arrays import NAN
 from stageguard.cli import options as opt
 from stageguard.cli.cohort_nights import CohortReader, MeasuredInput, grouping, listed_nights
 from stageguard.cli.command import command, option
+from stageguard.cli.intervals import (
+    Wanted,
+    end_intervals,
+    interval_options,
+    interval_table,
+    measure_intervals,
+    withhold_by_stager,
+)
 from stageguard.cli.outcomes import MOST_ROWS, end, print_look_at, run_shown
+from stageguard.cli.render import print_line, write_tables
 from stageguard.cli.scored_files import (
     ReadOptions,
     find_scored,
@@ -28,11 +37,13 @@ from stageguard.cli.stats_tables import (
     paper_text,
     print_errors,
     print_groups,
+    print_judged,
     print_means,
     print_nights,
     print_one,
+    validity_of_night,
 )
-from stageguard.cli.terminal import Console, count, one_line, print_json
+from stageguard.cli.terminal import Console, count, one_line
 from stageguard.errors import InputError
 from stageguard.files import check_places, real_path, write_text_atomic
 from stageguard.formats.cohort_files import (
@@ -58,7 +69,8 @@ from stageguard.measures.cohort import (
     night_errors,
 )
 from stageguard.measures.samples import METHOD_OF_GROUPS
-from stageguard.measures.statistics import Convention, StatisticsOptions
+from stageguard.measures.statistics import FIRST_REM_SECONDS, Convention, StatisticsOptions
+from stageguard.measures.validity import Validity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.period import find_sleeps
 from stageguard.night.quantities import NIGHT, steered_words
@@ -102,13 +114,13 @@ PARTLY_WORDS = (
 )
 @opt.lights
 @opt.lights_on_phase
+@option("--intervals", is_flag=True, help="How far the statistics of decoded nights may be off.")
 @option("--sleeps", is_flag=True, help="One row per sleep of recordings that are longer than a night.")
 @option(
     "--min-first-rem-seconds",
     metavar="SECONDS",
     type=opt.Number(min=0),
-    default=120.0,
-    help="How long the first REM bout lasts that ends REM latency to a lasting bout.",
+    help="First REM bout that lasts. Default: 120, of --intervals the profile's.",
 )
 @opt.start
 @option(
@@ -124,6 +136,7 @@ PARTLY_WORDS = (
     help="Expert hypnograms, named like the nights, or a table; or a file for one night.",
 )
 @opt.grade_card
+@interval_options
 @scored_reading_options
 @opt.overwrite
 @opt.as_json
@@ -136,12 +149,14 @@ def stats(
     convention: Convention,
     lights: tuple[Moment | None, Moment | None],
     lights_on_phase: str | None,
+    intervals: bool,
     sleeps: bool,
-    min_first_rem_seconds: float,
+    min_first_rem_seconds: float | None,
     start: datetime | None,
     by: Path | None,
     expert: Path | None,
     grade: Path | None,
+    wanted: Wanted,
     reading: ReadOptions,
     overwrite: bool,
     as_json: bool,
@@ -149,8 +164,9 @@ def stats(
     """Compute sleep statistics of one night or many, before and after decoding.
 
     Outputs of decode have a before and an after; so do probabilities with --profile. A hypnogram from
-    elsewhere counts as after. With --expert, the mean absolute errors of both are shown, too. With --sleeps,
-    recordings of days have a row for each sleep: its start, its end and its statistics.
+    elsewhere counts as after. With a profile, each night is compared with the range of expert scoring. With
+    --expert, the mean absolute errors of both are shown, too. With --sleeps, recordings of days have a row
+    for each sleep: its start, its end and its statistics.
 
     Examples
     --------
@@ -159,8 +175,9 @@ def stats(
     """
     if output is not None and output.suffix.lower() != ".tsv":
         raise UsageError(f"--output is {str(output)!r}, expected a name that ends in .tsv.")
-    if sleeps and any((paper, lights_on_phase, by, expert, grade)):
-        raise UsageError("--sleeps takes none of --table, --lights-on-phase, --by, --expert and --grade.")
+    if (sleeps or intervals) and any((paper, lights_on_phase, by, expert, grade, sleeps and intervals)):
+        which = "--intervals" if intervals else "--sleeps"
+        raise UsageError(f"{which} takes none of --table, --lights-on-phase, --by, --expert and --grade.")
     if paper is not None:
         check_suffix(paper)
         check_places([paper], overwrite=overwrite)  # before minutes of work
@@ -168,7 +185,19 @@ def stats(
             raise UsageError("--table and --output name one file, expected two.")
     options = read_options(reading, profile=profile, start=start, decode=profile is not None)
     inputs = named_once(find_scored(files, samples, options))
-    measuring = StatisticsOptions(convention, *lights, min_first_rem_seconds, lights_on_phase)
+    shortest = FIRST_REM_SECONDS if min_first_rem_seconds is None else min_first_rem_seconds
+    measuring = StatisticsOptions(convention, *lights, shortest, lights_on_phase)
+    if intervals:
+        if output is not None:
+            check_places([output, output.with_suffix(".json")], overwrite=overwrite)
+        work = partial(measure_intervals, wanted, options, measuring, min_first_rem_seconds)
+        drawn = withhold_by_stager(run_shown(work, inputs.nights, "Drawing", quiet=as_json))
+        written = []
+        if output is not None and (done := succeeded(drawn)):
+            table, spare = interval_table(done, wanted), inputs.files(samples)
+            written = write_tables(output, {"": table}, overwrite=overwrite, spare=spare)
+        end_intervals(drawn, wanted, written, inputs.notes, as_json=as_json)
+        return
     reader = CohortReader.of(options, measuring, by, expert, grade)
     if len(inputs.nights) > 1:
         reader.refuse_one_expert("--expert")
@@ -201,7 +230,9 @@ def stats(
             write_text_atomic(paper, text, overwrite=overwrite, spare=spare)
             result.written.append(paper)
     if as_json:
-        print_json(result.to_dict())
+        for outcome in outcomes:
+            print_line(outcome)
+        print_line({"cohort": result.to_dict()})
     else:
         print_stats(result)
     end(outcomes, as_json=as_json)
@@ -225,6 +256,11 @@ class StatsRow:
         """The name of the night."""
         return self.measured.night_id
 
+    @property
+    def validity(self) -> Validity | None:
+        """How the final scoring compares with experts'; None without a profile."""
+        return validity_of_night(self.measured)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, apart from messages."""
         facts, measures = self.facts, self.measured.measures
@@ -239,6 +275,7 @@ class StatsRow:
             "look_at": self.look_at,
         }
         content |= {scoring: dict(each.values) for scoring, each in measures.items()}
+        content["validity"] = None if self.validity is None else self.validity.to_dict()
         if {"before", "after"} <= measures.keys():
             before, after = content["before"], content["after"]
             content["delta"] = {name: after[name] - value for name, value in before.items()}
@@ -272,7 +309,7 @@ class CohortResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, apart from paths and messages."""
-        content: dict[str, Any] = {"nights": [outcome.to_dict() for outcome in self.outcomes]}
+        content: dict[str, Any] = {}
         if self.cohort is not None and self.cohort.differences:
             names = scoring_names(self.cohort.table.values)
             content["groups"] = [difference_dict(each, names) for each in self.cohort.differences]
@@ -423,6 +460,7 @@ def print_stats(result: CohortResult) -> None:
     elif len(cohort.nights) == 1:
         print_one(cohort, out)
     else:
+        print_judged({night.night_id: validity_of_night(night) for night in cohort.nights}, out)
         if not result.written and len(cohort.nights) <= MOST_ROWS:
             print_nights(cohort.table, cohort.facts, out)
         print_means(cohort.compared, cohort.card, out)
