@@ -90,7 +90,7 @@ def test_demo_writes_shows_and_verifies(run, tmp_path, monkeypatch):
     assert (ran.code, ran.err) == (0, "")
     assert "synthetic" in ran.out
     assert "fragmentation" in ran.out
-    for row in ("agreement", "TST (min)", "SE (%)", "SOL (min)", "REM latency (min)", "WASO (min)"):
+    for row in ("True stages (%)", "TST (min)", "SE (%)", "SOL (min)", "REM latency (min)", "WASO (min)"):
         assert row in ran.out
     assert mentions(ran.out, "Look at", "stageguard-demo/synthetic-night.report.html")
     assert mentions(ran.out, "Review", "stageguard-demo/synthetic-night.hypnogram.tsv")

@@ -122,7 +122,7 @@ def convert(
     Examples
     --------
     stageguard convert night.hypnogram.tsv --output night.edf
-    stageguard convert c3.csv c4.csv --average --output mean.csv
+    stageguard convert c3.csv c4.csv --average --weights 2,1 --output combined.csv
     """
     if average:
         if output is None or samples is not None:
