@@ -8,6 +8,7 @@ import pytest
 import stageguard as sg
 from browser import violations
 from nights import decode
+from stageguard.measures.cohort import MeasuredScorings, Measures
 from stageguard.report.cohort import About, CohortRow, Failure, cohort_page
 from stageguard.report.pictures import BandScale
 
@@ -45,10 +46,11 @@ def many(tmp_path_factory):
     rows = []
     for k in range(MANY):
         numbers = rng.uniform((0.4, 0.02, 200, 5), (2.5, 0.3, 500, 90))
-        values = {"before": numbers * 1.5, "after": numbers}
+        both = {"before": 1.5 * numbers, "after": numbers}
+        measures = {name: Measures(dict(zip(names, x.tolist(), strict=True)), {}) for name, x in both.items()}
         lengths = rng.multinomial(96 - 24, np.full(24, 1 / 24)) + 1
         code = "".join(f"{'abcde'[int(rng.integers(5))]}{n}" for n in lengths)
-        rows.append(CohortRow(f"night-{k}", scale, 960, 960, 100, names, values, {}, code))
+        rows.append(CohortRow(MeasuredScorings(f"night-{k}", measures), scale, 960, 960, 100, {}, code))
     failures = [Failure(f"bad-{k}", "is empty (0 bytes).") for k in range(20)]
     path = tmp_path_factory.mktemp("cohort") / "many.html"
     path.write_text(cohort_page(rows, About("Many nights", failures=failures)), encoding="utf-8")

@@ -198,4 +198,4 @@ def test_a_row_keeps_early_rem_as_a_remark():
     scorings = CohortNight("n", after=night)
     row = cohort_row(scorings, measure_night(scorings))
     assert row.remarks == ("early: REM 2 min after sleep onset, an error or a finding: look at it",)
-    assert row.unjudged == "no profile is recorded with it"
+    assert row.all_remarks[0] == "cannot be judged: no profile is recorded with it"

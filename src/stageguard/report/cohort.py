@@ -1,7 +1,4 @@
-"""The report of many nights as one self-contained HTML file: nights, bands, experts, groups, failures.
-
-A night is kept as a row of few bytes; all rows are data for the page's script.
-"""
+"""The report of many nights as one self-contained HTML file: nights, bands, experts, groups, failures."""
 
 from __future__ import annotations
 
@@ -15,18 +12,18 @@ from typing import Any
 import numpy as np
 
 from stageguard import checks
-from stageguard.arrays import NAN, Floats
+from stageguard.arrays import NAN
 from stageguard.errors import InputError
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import agreement
 from stageguard.measures.bouts import ScoredNight, hypnogram_before, hypnogram_of
 from stageguard.measures.cohort import (
-    SCORINGS,
     CohortNight,
     CohortTable,
     DecodedFacts,
     MeasuredScorings,
+    cohort_table,
     count_steered,
     measure_night,
 )
@@ -38,7 +35,7 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import JOINT, Quantity, Steering, quantity_of, steered_words
 from stageguard.profile.profile import Profile, as_profile
 from stageguard.report.methods import CohortFact, cohort_methods
-from stageguard.report.numbers import count, number_text
+from stageguard.report.numbers import ABSENT, count, number_text, sentence
 from stageguard.report.page import as_json, render_page
 from stageguard.report.pictures import (
     CALLED,
@@ -52,6 +49,7 @@ from stageguard.report.summary import measures_of, shown_rows, titled
 from stageguard.report.svg import printable
 from stageguard.report.words import (
     accuracy_words,
+    few,
     looking_like_experts,
     marks_words,
     mixed_epochs_words,
@@ -60,7 +58,7 @@ from stageguard.report.words import (
 
 MOST_FAILURES = 500  # listed on the page
 MOST_NOTES = 12
-MOST_NAMED = 40  # nights to look at, by name
+BOTH = ("before", "after")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,17 +160,16 @@ def _measure_row(
 ) -> CohortRow:
     if not isinstance(name, str):
         raise InputError(f"a night is named {name!r}, expected a text.")
-    before = hypnogram_before(night) if isinstance(night, Decoding) else None
-    if isinstance(night, Decoding):
-        profile = night.profile
-    decoded = DecodedFacts.of(night) if isinstance(night, Decoding) else None
-    steered = night.steered if isinstance(night, Decoding) else frozenset()
-    period = night.period if isinstance(night, Decoding) else None
+    if not isinstance(night, Decoding):
+        scorings = CohortNight(name, None, hypnogram_of(night), expert, profile)
+        return cohort_row(scorings, measure_night(scorings))
     scorings = CohortNight(
-        *(name, before, hypnogram_of(night), expert, profile), steered=steered, decoded=decoded, period=period
+        *(name, hypnogram_before(night), night.hypnogram, expert, night.profile),
+        steered=night.steered,
+        decoded=DecodedFacts.of(night),
+        period=night.period,
     )
-    look_at = measures_of(night).look_at if isinstance(night, Decoding) else ""
-    return cohort_row(scorings, measure_night(scorings), look_at=look_at)
+    return cohort_row(scorings, measure_night(scorings), look_at=measures_of(night).look_at)
 
 
 def cohort_page(rows: Sequence[CohortRow], about: About) -> str:
@@ -183,20 +180,21 @@ def cohort_page(rows: Sequence[CohortRow], about: About) -> str:
         first = f" The first: {about.failures[0].reason}" if about.failures else ""
         raise InputError(f"no night could be measured, expected at least one.{first}")
     rows = sorted(rows, key=lambda row: (row.worst_first, row.id))
-    table = table_of(rows)
+    table = cohort_table([row.measured for row in rows])
     present = set(table.night_ids)
     groups = {name: group for name, group in about.groups.items() if name in present}
     columns = columns_of(table, rows, about.card)
     forests, n_pairs_left = forests_of(table, groups, about.subjects) if groups else ([], 0)
+    by_scale: dict[BandScale, list[MeasuredScorings]] = {}
+    for row in rows:
+        by_scale.setdefault(row.scale, []).append(row.measured)
     context = {
         "title": about.title,
         "review": REVIEW_SENTENCE,
         "facts": _facts(rows, groups),
-        "lead": looking_like_experts([row.looks_like_experts(row.final) for row in rows]),
+        "lead": looking_like_experts([row.is_alike() for row in rows], [row.id for row in rows]),
         "summary": tuple(_summary(rows, about)),
-        "unlike": [row.id for row in rows if row.looks_like_experts(row.final) is False],
-        "remarked": [row.id for row in rows if row.remarks],
-        "most_named": MOST_NAMED,
+        "look_at": few([row.id for row in rows if row.remarks]),
         "tiles": tuple(_tiles(rows)),
         "columns": columns,
         "scorings": {name: CALLED[name] for name in table.values},
@@ -205,8 +203,8 @@ def cohort_page(rows: Sequence[CohortRow], about: About) -> str:
         "data": as_json(page_data(rows, table, columns, groups, about.links)),
         "failures": about.failures[:MOST_FAILURES],
         "n_failures": len(about.failures),
-        "spreads": spreads_of(_tables_by_scale(rows)),
-        "compared": agreement_rows(table_of(rows, on_expert_epochs=True)),
+        "spreads": spreads_of({scale: cohort_table(nights) for scale, nights in by_scale.items()}),
+        "compared": agreement_rows(cohort_table([row.measured.compared for row in rows])),
         "agreement_method": METHOD_OF_TABLE,
         "forests": forests,
         "n_pairs_left": n_pairs_left,
@@ -218,21 +216,13 @@ def cohort_page(rows: Sequence[CohortRow], about: About) -> str:
     return render_page("cohort.html.j2", context, styles="cohort.css", script="cohort.js")
 
 
-def _tables_by_scale(rows: Sequence[CohortRow]) -> dict[BandScale, CohortTable]:
-    by_scale: dict[BandScale, list[CohortRow]] = {}
-    for row in rows:
-        by_scale.setdefault(row.scale, []).append(row)
-    return {scale: table_of(nights) for scale, nights in by_scale.items()}
-
-
 def _methods(rows: Sequence[CohortRow], about: About) -> str:
     """Return the Methods paragraph of the decoded nights, or an empty text."""
-    decoded = [(row.id, row.methods) for row in rows if row.methods is not None]
+    decoded = {row.id: row.methods for row in rows if row.methods is not None}
     if not decoded:
         return ""
-    subjects = {about.subjects[name] for name, _ in decoded if name in about.subjects}
-    n_subjects = len(subjects) if all(name in about.subjects for name, _ in decoded) else None
-    return cohort_methods([fact for _, fact in decoded], n_subjects)
+    subjects = {about.subjects.get(name) for name in decoded}
+    return cohort_methods([*decoded.values()], None if None in subjects else len(subjects))
 
 
 def _facts(rows: Sequence[CohortRow], groups: Mapping[str, str]) -> Iterator[str]:
@@ -250,64 +240,53 @@ def _facts(rows: Sequence[CohortRow], groups: Mapping[str, str]) -> Iterator[str
 
 def _summary(rows: Sequence[CohortRow], about: About) -> Iterator[str]:
     """Yield sentences on the stager's own nights, what not to report, failures."""
-    before = [row.looks_like_experts("before") for row in rows if "before" in row.values]
+    before = [row.is_alike("before") for row in rows if "before" in row.measured.measures]
     if any(one is not None for one in before):
         yield f"The stager alone: {looking_like_experts(before)}"
-    yield from steering_words(count_steered(row.steered for row in rows))
+    yield from steering_words(count_steered(row.measured.steered for row in rows))
     if about.failures:
         yield f"{count(len(about.failures), 'night')} failed: see below the table."
 
 
 def _tiles(rows: Sequence[CohortRow]) -> Iterator[tuple[str, str, str]]:
     """Yield name, value and detail of the most important numbers."""
-    judged = {scoring: [row.looks_like_experts(scoring) for row in rows] for scoring in ("before", "after")}
-    shares = {
-        scoring: 100.0 * sum(one is True for one in each) / sum(one is not None for one in each)
-        for scoring, each in judged.items()
-        if any(one is not None for one in each)
-    }
+    alike = {name: [each for row in rows if (each := row.is_alike(name)) is not None] for name in BOTH}
+    shares = {name: 100.0 * float(np.mean(each)) if each else NAN for name, each in alike.items()}
     yield "Look like expert scoring", _change_text(shares, 0, " %"), "of the nights that can be judged"
-    joint = {scoring: _median([row.value(JOINT.key, scoring) for row in rows]) for scoring in judged}
+    joint = {name: _median(row.value(JOINT.key, name) for row in rows) for name in BOTH}
     limits = {row.scale.threshold for row in rows} - {None}
     under = f"90 % of expert nights are below {limits.pop():.2f}" if len(limits) == 1 else JOINT.unit
     yield "Distance from expert scoring, median", _change_text(joint, 2), under
-    changed = np.array([row.changed_percent for row in rows])
-    changed = changed[~np.isnan(changed)]
-    if len(changed):
+    changed = [row.changed_percent for row in rows if not isnan(row.changed_percent)]
+    if changed:
         low, middle, high = np.percentile(changed, (5, 50, 95)).tolist()
         yield "Epochs changed, median", f"{middle:.1f} %", f"5th to 95th percentile {low:.1f} to {high:.1f} %"
-    kappa = {scoring: _median([row.kappa.get(scoring, float("nan")) for row in rows]) for scoring in judged}
-    if not all(isnan(value) for value in kappa.values()):
-        n_scored = sum(bool(row.kappa) for row in rows)
-        yield (
-            "κ with the expert, median",
-            _change_text(kappa, 2),
-            f"{count(n_scored, 'night')} with an expert",
-        )
+    if n_scored := sum(bool(row.kappa) for row in rows):
+        kappa = {name: _median(row.kappa.get(name, NAN) for row in rows) for name in BOTH}
+        scored = f"{count(n_scored, 'night')} with an expert"
+        yield "κ with the expert, median", _change_text(kappa, 2), scored
 
 
-def _median(values: Sequence[float]) -> float:
-    numbers = [value for value in values if not isnan(value)]
-    return float(np.median(numbers)) if numbers else float("nan")
+def _median(values: Iterable[float]) -> float:
+    known = [value for value in values if not isnan(value)]
+    return float(np.median(known)) if known else NAN
 
 
 def _change_text(by_scoring: Mapping[str, float], decimals: int, unit: str = "") -> str:
     """Return a number before and after as text; missing numbers are left out."""
-    known = [
-        by_scoring[name] for name in ("before", "after") if not isnan(by_scoring.get(name, float("nan")))
-    ]
-    return " → ".join(number_text(value, decimals) + unit for value in known) or number_text(float("nan"), 0)
+    known = [value for value in by_scoring.values() if not isnan(value)]
+    return " → ".join(number_text(value, decimals) + unit for value in known) or ABSENT
 
 
 def _notes(rows: Sequence[CohortRow], about: About, n_steered: Mapping[Steering, int]) -> Iterator[str]:
     """Yield notes on how the nights were read, each once with its number of nights."""
     yield from about.notes
-    yield marks_words(about.card)
+    yield sentence(marks_words(about.card))
     if n_steered:
         yield steered_words(n_steered)
     lengths = {row.scale.epoch_seconds for row in rows}
     if len(lengths) > 1:
-        yield mixed_epochs_words(lengths)
+        yield sentence(mixed_epochs_words(lengths))
     counted = Counter(note for row in rows for note in dict.fromkeys(row.notes))
     for text, n_nights in counted.most_common(MOST_NOTES):
         yield text if n_nights == len(rows) else f"{text} ({count(n_nights, 'night')})"
@@ -323,22 +302,21 @@ UNSCORED_CODE = "-"
 class CohortRow:
     """The data of a night in the report."""
 
-    id: str
+    measured: MeasuredScorings
     scale: BandScale
     n_epochs: int
     n_scored: int  # with a stage before decoding
     n_changed: int | None  # None if the night was not decoded
-    names: tuple[str, ...]
-    values: Mapping[str, Floats]  # by scoring, in the order of `names`; NaN where missing
     kappa: Mapping[str, float]  # with the expert, by scoring
     hypnogram: str  # from `spark_code`
-    unjudged: str = ""  # why the night has no joint score
-    steered: frozenset[Steering] = frozenset()
-    # the values on the epochs that the expert scored, of scorings that have others, too
-    on_expert_epochs: Mapping[str, Floats] = field(default_factory=dict)
     methods: CohortFact | None = None  # what the Methods paragraph needs, if the night was decoded
     remarks: tuple[str, ...] = ()  # what to look at
     notes: tuple[str, ...] = ()  # how the night was read and what was assumed
+
+    @property
+    def id(self) -> str:
+        """The name of the night."""
+        return self.measured.night_id
 
     @property
     def hours(self) -> float:
@@ -355,20 +333,14 @@ class CohortRow:
     @property
     def final(self) -> str:
         """The final scoring: the decoded one, or the only one."""
-        return final_scoring(self.values)
+        return final_scoring(self.measured.measures)
 
-    def value(self, name: str, scoring: str) -> float:
-        """Return one number of one scoring; NaN if it is missing."""
-        if scoring not in self.values or name not in self.names:
-            return NAN
-        return float(self.values[scoring][self.names.index(name)])
+    def value(self, name: str, scoring: str | None = None) -> float:
+        """Return one number, by default of the final scoring; NaN if it is missing."""
+        found = self.measured.measures.get(scoring or self.final)
+        return NAN if found is None else found.values.get(name, NAN)
 
-    @property
-    def joint(self) -> float:
-        """The joint score of the final scoring."""
-        return self.value(JOINT.key, self.final)
-
-    def looks_like_experts(self, scoring: str) -> bool | None:
+    def is_alike(self, scoring: str | None = None) -> bool | None:
         """Whether a scoring's joint score is within the threshold of expert nights; None without a score."""
         joint, threshold = self.value(JOINT.key, scoring), self.scale.threshold
         return None if isnan(joint) or threshold is None else joint <= threshold
@@ -376,8 +348,7 @@ class CohortRow:
     @property
     def places(self) -> list[tuple[str, float, str]]:
         """Key, value and place of the indicators that have a band and a value."""
-        values = dict(zip(self.names, self.values[self.final].tolist(), strict=True))
-        held = [(key, values.get(key, NAN), low, high) for key, low, high in self.scale.bands]
+        held = [(key, self.value(key), low, high) for key, low, high in self.scale.bands]
         return [(key, value, place_in(value, low, high)) for key, value, low, high in held if value == value]
 
     @property
@@ -388,12 +359,14 @@ class CohortRow:
     @property
     def all_remarks(self) -> list[str]:
         """What to look at, and why the night has no joint score."""
-        return [*([f"cannot be judged: {self.unjudged}"] if self.unjudged else []), *self.remarks]
+        why = "" if self.scale.profile else "no profile is recorded with it"
+        why = self.measured.measures[self.final].reasons.get(JOINT.key, why)
+        return [*([f"cannot be judged: {why}"] if why else []), *self.remarks]
 
     @property
     def worst_first(self) -> tuple[bool, float, int]:
         """Sort key: the night farthest from expert scoring first, nights without a joint score last."""
-        joint, threshold = self.joint, self.scale.threshold
+        joint, threshold = self.value(JOINT.key), self.scale.threshold
         is_unjudged = isnan(joint) or not threshold
         return is_unjudged, 0.0 if is_unjudged or not threshold else -joint / threshold, -len(self.outside)
 
@@ -407,67 +380,39 @@ def cohort_row(
 ) -> CohortRow:
     """Return the row of a measured night."""
     scorings = night.scorings
-    kinds = {name: scorings[name] for name in ("before", "after") if name in scorings}
     final = scorings[final_scoring(scorings)]
-    names = tuple(dict.fromkeys(key for each in measured.measures.values() for key in each.values))
-    values, compared = (
-        {
-            scoring: np.array([each.values.get(name, NAN) for name in names])
-            for scoring, each in measures.items()
-        }
-        for measures in (measured.measures, measured.on_expert_epochs)
-    )
     kappa: dict[str, float] = {}
     if night.expert is not None:
-        kappa = {name: agreement(night.expert, scoring, pairs=()).kappa for name, scoring in kinds.items()}
-    chosen = measured.measures[final_scoring(measured.measures)]
+        kappa = {
+            name: agreement(night.expert, scoring, pairs=()).kappa
+            for name, scoring in scorings.items()
+            if name != "expert"
+        }
+    values = measured.measures[final_scoring(scorings)].values
     assumed = dict.fromkeys(text for each in measured.measures.values() for text in each.assumed)
+    methods = None
+    if night.decoded is not None and night.profile is not None:
+        indices = [measured.measures[name].values.get("fragmentation_index", NAN) for name in BOTH]
+        seconds, is_cut = final.epoch_seconds, bool(measured.lights)
+        methods = CohortFact(
+            night.profile, seconds, night.decoded, (indices[0], indices[1]), is_cut, final.n_epochs
+        )
+    remarks = [f"look at this night: {look_at}"] * bool(look_at)
+    latency = quantity_of("rem_latency_minutes")
+    if latency.is_early(minutes := values.get(latency.key, NAN)):
+        remarks.insert(0, f"early: REM {minutes:g} min after sleep onset, an error or a finding: look at it")
     return CohortRow(
-        id=night.night_id,
+        measured=measured,
         scale=BandScale.of(night.profile, final),
         n_epochs=final.n_epochs,
         n_scored=int(np.count_nonzero((night.before or final).labels >= 0)),
         n_changed=night.n_changed,
-        names=names,
-        values=values,
         kappa=kappa,
         hypnogram=spark_code(final),
-        unjudged=chosen.reasons.get(JOINT.key, "" if night.profile else "no profile is recorded with it"),
-        steered=measured.steered,
-        on_expert_epochs=compared,
-        methods=_methods_of(night, values, names, final.epoch_seconds, final.n_epochs, bool(measured.lights)),
-        remarks=(
-            *_early_rem_remarks(chosen.values, night),
-            *([f"look at this night: {look_at}"] * bool(look_at)),
-        ),
+        methods=methods,
+        remarks=tuple(remarks),
         notes=tuple(filter(None, (*notes, measured.lights, *assumed))),
     )
-
-
-def _methods_of(
-    night: CohortNight,
-    values: Mapping[str, Floats],
-    names: tuple[str, ...],
-    epoch_seconds: float,
-    n_epochs: int,
-    is_between_lights: bool,
-) -> CohortFact | None:
-    """Return what the Methods paragraph needs of a decoded night, with the table's fragmentation index."""
-    if night.decoded is None or night.profile is None or "fragmentation_index" not in names:
-        return None
-    column = names.index("fragmentation_index")
-    before, after = (float(values[scoring][column]) for scoring in ("before", "after"))
-    return CohortFact(
-        night.profile, epoch_seconds, night.decoded, (before, after), is_between_lights, n_epochs
-    )
-
-
-def _early_rem_remarks(values: Mapping[str, float], night: CohortNight) -> Iterable[str]:
-    """Yield remarks on REM soon after sleep onset."""
-    latency = quantity_of("rem_latency_minutes")
-    minutes = values.get(latency.key, NAN)
-    if latency.is_early(minutes):
-        yield f"early: REM {minutes:g} min after sleep onset, an error or a finding: look at it"
 
 
 def spark_code(night: Hypnogram, n_bins: int = SPARK_BINS) -> str:
@@ -476,31 +421,11 @@ def spark_code(night: Hypnogram, n_bins: int = SPARK_BINS) -> str:
     Letters stand for stages from top to bottom; a dash stands for mostly unscored bins.
     """
     n_bins, order = min(n_bins, night.n_epochs), top_down(night.scheme)
-    codes = np.empty(len(order) + 1, dtype=np.intp)  # by label + 1
-    codes[0], codes[1:][order] = len(order), np.arange(len(order))
-    bins = np.arange(night.n_epochs) * n_bins // night.n_epochs
-    n_codes = len(order) + 1
-    counts = np.bincount(bins * n_codes + codes[night.labels.astype(np.intp) + 1], minlength=n_bins * n_codes)
-    most = counts.reshape(n_bins, n_codes).argmax(axis=1).tolist()
-    letters = [UNSCORED_CODE if code == len(order) else chr(ord("a") + code) for code in most]
+    code_of = dict(zip(order, "abcdefghijklmnopqrstuvwxyz", strict=False)) | {-1: UNSCORED_CODE}
+    letters = ""
+    for bin_ in np.array_split(night.labels, n_bins):
+        letters += code_of[max((*order, -1), key=lambda stage: np.count_nonzero(bin_ == stage))]
     return "".join(f"{letter}{len(list(run))}" for letter, run in groupby(letters))
-
-
-def table_of(rows: Sequence[CohortRow], *, on_expert_epochs: bool = False) -> CohortTable:
-    """Return the numbers of the rows as a `CohortTable`, of whole nights or to compare with experts."""
-    layouts = dict.fromkeys(row.names for row in rows)
-    names = tuple(dict.fromkeys(name for layout in layouts for name in layout))
-    place = {name: number for number, name in enumerate(names)}
-    columns = {layout: [place[name] for name in layout] for layout in layouts}
-    scorings = [name for name in SCORINGS if any(name in row.values for row in rows)]
-    values = {scoring: np.full((len(rows), len(names)), NAN) for scoring in scorings}
-    for number, row in enumerate(rows):
-        compared = row.on_expert_epochs if on_expert_epochs else {}
-        for scoring, numbers in {**row.values, **compared}.items():
-            values[scoring][number, columns[row.names]] = numbers
-    ids = tuple(row.id for row in rows)
-    lengths = frozenset(row.scale.epoch_seconds for row in rows)
-    return CohortTable(ids, names, values, count_steered(row.steered for row in rows), lengths)
 
 
 SPARE_DIGITS = 2  # beyond the digits shown, so that changes are right and ties are rare
@@ -558,7 +483,7 @@ def page_data(
         "spark": [row.hypnogram for row in rows],
         "hours": [round(row.hours, 2) for row in rows],
         "changed": _round_all((row.changed_percent for row in rows), 1 + SPARE_DIGITS),
-        "alike": [{True: 1, False: 0, None: -1}[row.looks_like_experts(row.final)] for row in rows],
+        "alike": [{True: 1, False: 0, None: -1}[row.is_alike()] for row in rows],
         "judged": [len(row.places) for row in rows],
         "outside": [_outside(row) for row in rows],
         "remarks": [[texts[text] for text in row.all_remarks] for row in rows],
@@ -598,11 +523,9 @@ def _outside(row: CohortRow) -> list[Any]:
 def _numbers(
     table: CohortTable, rows: Sequence[CohortRow], column: Column, scoring: str
 ) -> list[float | None]:
-    digits = column.decimals + SPARE_DIGITS
-    if column.key == "kappa":
-        return _round_all((row.kappa.get(scoring, float("nan")) for row in rows), digits)
-    values: Floats = table.of(column.key, scoring)
-    return _round_all(values.tolist(), digits)
+    is_kappa = column.key == "kappa"
+    values = (row.kappa.get(scoring, NAN) for row in rows) if is_kappa else table.of(column.key, scoring)
+    return _round_all(map(float, values), column.decimals + SPARE_DIGITS)
 
 
 def _round_all(values: Iterable[float], digits: int) -> list[float | None]:

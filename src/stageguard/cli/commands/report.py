@@ -265,8 +265,8 @@ class ReportedRow:
             "profile": row.scale.profile or None,
             "n_epochs": row.n_epochs,
             "epochs_changed": row.n_changed,
-            "joint_score": row.joint,
-            "looks_like_experts": row.looks_like_experts(row.final),
+            "joint_score": row.value("joint_score"),
+            "looks_like_experts": row.is_alike(),
             "outside": [key for key, _, _ in row.outside],
             "kappa": dict(row.kappa),
             "notes": row.notes,
@@ -414,7 +414,7 @@ def _say(
     outcomes: Sequence[Outcome[ReportedRow]], page: Path | None, notes: Sequence[str], *, as_json: bool
 ) -> None:
     done = succeeded(outcomes)
-    judged = [outcome.result.row.looks_like_experts(outcome.result.row.final) for outcome in done]
+    judged = [outcome.result.row.is_alike() for outcome in done]
     if as_json:
         written = {} if page is None else {"html": str(page)}
         print_json(
