@@ -178,6 +178,16 @@ def test_keys_pressed_faster_than_the_server_answers_all_count(scorer, night):
         assert sorted(server.session.review(0).now.state.pins) == list(range(6))
 
 
+def test_an_artefact_is_marked_and_taken_back_with_one_key(scorer, night):
+    with served(night) as server:
+        scorer.open(server.url).press("Home", "b", "ArrowRight", "x").at_revision(1)
+        assert scorer.line.endswith(", artefact")
+        assert sorted(server.session.review(0).now.state.artefacts) == [0, 1]
+        scorer.press("x").at_revision(2)
+        assert "artefact" not in scorer.line
+        assert sorted(server.session.review(0).now.state.artefacts) == [0]
+
+
 def test_a_stretch_is_set_with_one_key(scorer, night):
     with served(night) as server:
         scorer.open(server.url).press("Home", "b", "ArrowRight", "ArrowRight")
@@ -481,9 +491,6 @@ def test_signals_of_the_epoch(scorer, tmp_path):
         before = page.evaluate(DRAWN)
         scorer.press("[")
         assert page.evaluate(DRAWN) != before  # another scale
-        page.get_by_text("Edit montage").click()
-        page.get_by_role("button", name="Remove EMG chin").click()
-        page.wait_for_selector('#traces[aria-label$=": EEG C4-M1"]')
 
 
 DRAWN = "() => document.querySelector('#traces').toDataURL()"

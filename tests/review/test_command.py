@@ -84,20 +84,6 @@ def test_a_killed_server_goes_on_where_it_was_and_ctrl_c_ends_it_cleanly(tmp_pat
     assert (code, out, err) == (0, "Closed.\n", "")
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["--host", "0.0.0.0"], "ssh -L 8642:127.0.0.1:8642"),
-        (["--remote", "--port", "9000"], "ssh -L 9000:127.0.0.1:9000"),
-    ],
-)
-def test_no_other_computer_is_served(run, tmp_path, words, expected):
-    path = write_probabilities(tmp_path / "night.csv")
-    line = error_line(run("review", path, "--profile", STRICT, *words))
-    assert expected in line
-    assert mentions(line, "served to this", "computer")
-
-
 def test_what_cannot_be_reviewed_is_one_line(run, tmp_path):
     path = write_probabilities(tmp_path / "night.csv")
     assert mentions(error_line(run("review", path)), "come without", "profile")
@@ -105,9 +91,6 @@ def test_what_cannot_be_reviewed_is_one_line(run, tmp_path):
     assert mentions(error_line(run("review", tmp_path)), "holds no outputs", "decode")
     (tmp_path / "torn.edf").write_bytes(b"0       ")
     assert "torn.edf" in error_line(run("review", path, "--profile", STRICT, "--edf", tmp_path / "torn.edf"))
-    for name in ("none.annot", "torn.edf"):
-        words = ("--profile", STRICT, "--events", tmp_path / name)
-        assert name in error_line(run("review", path, *words))
     assert sorted(each.name for each in tmp_path.iterdir()) == ["night.csv", "torn.edf"]
     assert run("review", path, "-p", STRICT, "-o", tmp_path / "a.csv").code == 2
 

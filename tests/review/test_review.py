@@ -17,7 +17,7 @@ from review_nights import FREE, STRICT, asked, do, open_review, write_probabilit
 from stageguard.errors import FileFormatError, InputError, PinError
 from stageguard.review import wire
 from stageguard.review.night import NightUnderReview, guard
-from stageguard.review.opening import ReviewRequest
+from stageguard.review.opening import ReviewRequest, open_night
 from stageguard.review.review import ConflictError, HiddenError, ReviewSession
 from stageguard.review.scorings import read_reviewed
 from stageguard.review.state import GuardSettings, Pin
@@ -55,6 +55,93 @@ def test_setting_an_epoch_decodes_the_night_around_it(tmp_path):
     expected = decode(review.night.density, STRICT, pins=pins)
     assert (review.now.result.labels == expected.hypnogram.labels).all()
     session.close()
+
+
+def mark(review, first, last, value=True):
+    return do(review, do="artefact", first=first, last=last, value=value)
+
+
+def test_an_artefact_takes_the_evidence_of_its_epochs_away_at_once(tmp_path):
+    session, review = open_review(tmp_path)
+    before = review.now.result.labels
+    do(review, do="set", first=10, last=12, stage=2)
+    at = mark(review, 4, 10)
+    quality = np.zeros(80)
+    quality[4:11] = 1.0
+    expected = decode(review.night.density, STRICT, quality=quality, pins={10: "R", 11: "R", 12: "R"})
+    assert (at.result.labels == expected.hypnogram.labels).all()
+    assert at.result.labels[10:13].tolist() == [2] * 3  # pins hold
+    with pytest.raises(InputError, match="already"):
+        mark(review, 5, 6)
+    do(review, do="undo"), do(review, do="undo")
+    assert (review.now.result.labels == before).all()
+    session.close()
+
+
+def test_a_quality_that_was_given_is_never_made_better(tmp_path):
+    given = np.zeros(80)
+    given[3:5] = 0.9, 0.1
+    path = write_probabilities(tmp_path / "night.csv", FREE)
+    night = open_night(asked(path, FREE, options=DecodeOptions(quality=given)))
+    assert night.quality_with(frozenset({4}))[3:6].tolist() == [0.9, 1.0, 0.0]
+    assert night.quality_with(frozenset()) is given
+
+
+@pytest.mark.parametrize("blind", [False, True])
+def test_artefacts_everywhere_are_refused(tmp_path, blind):
+    session, review = open_review(tmp_path, FREE, blind=blind)
+    with pytest.raises(InputError, match="no epoch with evidence"):
+        mark(review, 0, 79)
+    mark(review, 0, 78)
+    session.close()
+
+
+def test_artefacts_of_a_blind_night_count_from_the_reveal_on(tmp_path):
+    session, review = open_review(tmp_path, FREE, blind=True)
+    hidden = review.now.result
+    assert mark(review, 10, 12).result is hidden
+    at = do(review, do="reveal", anyway=True)
+    assert np.flatnonzero(at.result.decoding.night.quality).tolist() == [10, 11, 12]
+    assert at.state.first_artefacts == {10, 11, 12}
+    session.close()
+
+
+def weight_of(review) -> float:
+    return review.now.result.decoding.strength.transition_weight
+
+
+def test_verify_reproduces_a_night_with_artefacts(tmp_path):
+    """The strength is the one of the night without them, until it is chosen again."""
+    path = write_probabilities(tmp_path / "night.csv", FREE, n_epochs=400, seed=1)
+    session, review = open_review(tmp_path, FREE)
+    weight = weight_of(review)
+    mark(review, 100, 232)
+    do(review, do="set", first=310, last=311, stage=1)
+    assert weight_of(review) == weight
+    first = review.export("stageguard-tsv")
+    do(review, do="choose_strength")
+    assert weight_of(review) != weight  # else this test shows nothing
+    second = review.export("stageguard-tsv")
+    do(review, do="undo")
+    mark(review, 100, 232, value=False)
+    third = review.export("stageguard-tsv")
+    session.close()
+    for written in (first, second, third):
+        verified = verify_output(written.path)
+        assert verified.ok, [check for check in verified.checks if not check.ok]
+    rows = [row.split("\t") for row in first.path.read_text().splitlines()]
+    quality = [float(row[rows[0].index("quality")]) for row in rows[1:]]
+    assert np.flatnonzero(quality).tolist() == list(range(100, 233))
+    assert "quality" not in third.path.read_text().splitlines()[0].split("\t")
+    # the output can be reviewed in turn, from the same night
+    again = ReviewSession([replace(asked(first.path), profile=None)], "bob")
+    assert again.errors == [None]
+    mark(again.review(0), 1, 1)
+    assert weight_of(again.review(0)) == weight
+    fourth = again.review(0).export("stageguard-tsv")
+    again.close()
+    assert verify_output(fourth.path).ok
+    assert path.exists()
 
 
 def flickering(folder, seed=1):

@@ -38,6 +38,7 @@ ACTIONS = st.one_of(
     simple_actions(),
     stretches().map(lambda w: {"do": "agree", **w, "stages": [1] * (w["last"] - w["first"] + 1)}),
     st.lists(simple_actions(), min_size=1, max_size=4).map(lambda few: {"do": "several", "actions": few}),
+    st.tuples(stretches(), st.booleans()).map(lambda t: {"do": "artefact", **t[0], "value": t[1]}),
     st.sampled_from([{"do": "undo"}, {"do": "redo"}, {"do": "choose_strength"}]),
 )
 
@@ -50,7 +51,7 @@ def apply(state: ReviewState, said: dict) -> ReviewState | None:
 
 
 def decisions(state: ReviewState) -> tuple:
-    return dict(state.pins), state.settings
+    return dict(state.pins), state.settings, state.artefacts
 
 
 @given(st.lists(ACTIONS, max_size=25))
@@ -114,6 +115,7 @@ def test_several_actions_are_one_step():
         ({"do": "set", "first": 5, "last": 5, "stage": 1, "why": "\ud800"}, ("UTF-8",)),
         ({"do": "agree", "first": 1, "last": 2, "stages": [1]}, ("expected a list", 2)),
         ({"do": "agree", "first": 1, "last": 1, "stages": [-1]}, ("stage", -1, 0, 4)),
+        ({"do": "artefact", "first": 1, "last": 1}, ("value is None",)),
         ({"do": "profile", "name": "../../etc/passwd"}, ("expected 'one' or 'two'",)),
         ({"do": "strength", "value": -1}, ("strength",)),
         ({"do": "strength", "value": float("nan")}, ("finite",)),

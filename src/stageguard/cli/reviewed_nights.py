@@ -1,9 +1,9 @@
-"""Find the nights to review, each with its recording, its scoring and its annotations."""
+"""Find the nights to review, each with its recording and its scoring."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -38,16 +38,14 @@ class Beside:
 
     edf: Path | None = None
     scoring: Path | None = None
-    events: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewedNights:
-    """The nights to review, their files of annotations by name, and remarks on what was left out."""
+    """The nights to review, and remarks on what was left out."""
 
     nights: tuple[Input, ...]
     notes: tuple[str, ...] = ()
-    events: Mapping[str, Path] = field(default_factory=dict)
 
     def requests(
         self,
@@ -73,7 +71,6 @@ class ReviewedNights:
                     scoring_format,
                     night.edf,
                     night_name=night.id if night.is_listed else None,
-                    events=self.events.get(night.id),
                     error=night.error,
                 )
             )
@@ -133,7 +130,7 @@ def _outputs(path: Path) -> list[Path]:
 
 
 def with_files_beside(found: ReviewedNights, beside: Beside) -> ReviewedNights:
-    """Return nights with their recordings, scorings and annotations."""
+    """Return nights with their recordings and scorings."""
     names, notes = [night.id for night in found.nights], list(found.notes)
 
     def matched(option: str, source: Path | None, find: Callable[[Path], Mapping[str, Path]]) -> Matched:
@@ -144,12 +141,11 @@ def with_files_beside(found: ReviewedNights, beside: Beside) -> ReviewedNights:
 
     recordings = matched("--edf", beside.edf, lambda folder: _by_name(recording_files(folder)))
     scorings = matched("--scoring", beside.scoring, lambda folder: _scorings(folder, names))
-    events = matched("--events", beside.events, lambda folder: _by_name(sorted(folder.iterdir())))
     nights = tuple(
         replace(night, edf=recordings.get(night.id, night.edf), scoring=scorings.get(night.id, night.scoring))
         for night in found.nights
     )
-    return ReviewedNights(nights, tuple(notes), events)
+    return ReviewedNights(nights, tuple(notes))
 
 
 Matched = dict[str, Path]

@@ -14,7 +14,6 @@ from stageguard.formats.file_format import FileFormat
 from stageguard.formats.night import Event, FileOptions, RawNight
 from stageguard.formats.outgoing import Outgoing
 from stageguard.formats.tables.timing import TOLERANCE
-from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.timing import part_of, seconds_between
 
 PREFIX = "Event "
@@ -25,32 +24,6 @@ def read_events(path: Path, format: str | None = None) -> tuple[Event, ...]:
     """Return the annotations other than stages in a file, by onset; none if the format has none."""
     form = registry.detect(path, "hypnogram", name=format)
     return by_onset(form.reader.read(path, FileOptions(format=format)).events()) if form.has_events else ()
-
-
-def read_events_beside(path: Path, night: Hypnogram) -> tuple[tuple[Event, ...], tuple[str, ...]]:
-    """Return the annotations of a file that lie in a night, and remarks.
-
-    Onsets count from the start of the night's recording, as the file's clock says; without one, from the
-    start of the recording that the file belongs to, which is then taken to be the night's.
-    """
-    form = registry.detect(path, "hypnogram")
-    if not form.has_events:
-        raise _no_events(path, form)
-    other = form.reader.read(path, FileOptions(format=form.name))
-    events, notes = by_onset(other.events()), list[str]()
-    theirs, ours = other.recording_start(), night.start
-    if theirs is not None and ours is not None:
-        begins, remarks = _seconds_after(path, theirs, ours)
-        events, notes = _shift(events, night.offset_seconds - begins), [*remarks]
-    first, end = night.offset_seconds, night.offset_seconds + night.n_epochs * night.epoch_seconds
-    inside = [
-        event for event in events if event.onset < end and first <= event.onset + (event.seconds or 0.0)
-    ]
-    n_outside = len(events) - len(inside)
-    if n_outside:
-        many = f"{n_outside:,} annotation{'s' * (n_outside != 1)}"
-        notes.append(f"{many} of {path.name} outside the night left out")
-    return tuple(inside), tuple(notes)
 
 
 def _no_events(path: Path, form: FileFormat) -> InputError:

@@ -1,20 +1,19 @@
 """Montages of a laboratory: which channels or differences are shown, in which order, filtered and scaled how.
 
-They are kept in `montage.toml`, which the review page writes and people can edit.
+They are written by people, in `montage.toml` beside the review.
 """
 
 from __future__ import annotations
 
 import re
-import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 from stageguard import checks, documents
 from stageguard.documents import Range
-from stageguard.errors import InputError, OutputError
-from stageguard.files import file_error, read_file, write_text_atomic
+from stageguard.errors import InputError
+from stageguard.files import file_error
 
 FILE_NAME = "montage.toml"
 MOST_MONTAGES = 50
@@ -133,39 +132,6 @@ class Laboratory:
         """Return the document, without values that are defaults."""
         table: dict[str, Any] = documents.plain(self)
         return {"montage": []} | table
-
-
-class MontageFile:
-    """The file with the montages of a laboratory; without one, there are none until the page saves some."""
-
-    def __init__(self, path: Path, *, must_exist: bool = False) -> None:
-        self.path = path
-        self._lock = threading.Lock()
-        self._content = self._read()
-        if self._content is None and must_exist:
-            raise file_error(
-                path, "there is no such file. Leave out --montage, and save a montage on the page first."
-            )
-        self.laboratory = Laboratory() if self._content is None else read_montages(path)
-
-    def _read(self) -> bytes | None:
-        try:
-            return read_file(self.path)
-        except FileNotFoundError:
-            return None
-        except IsADirectoryError:
-            raise file_error(self.path, "is a folder, expected a .toml file.") from None
-
-    def save(self, laboratory: Laboratory) -> None:
-        """Replace the file, unless somebody else changed it since it was read."""
-        with self._lock:
-            if self._read() != self._content:
-                raise OutputError(
-                    f"{self.path.name} was changed by another program since it was read: it is not replaced. "
-                    "Start the review again to see its montages."
-                )
-            write_text_atomic(self.path, documents.toml_text(laboratory.to_dict()), overwrite=True)
-            self._content, self.laboratory = self._read(), laboratory
 
 
 def read_montages(path: Path) -> Laboratory:

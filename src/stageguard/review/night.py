@@ -28,7 +28,6 @@ from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile, profiles
 from stageguard.review.dispute import Dispute
-from stageguard.review.events import artefact_spans, lost_shares
 from stageguard.review.journal import MALFORMED, RECORD, JournalFile
 from stageguard.review.state import ON_EPOCHS, Action, GuardSettings, Pin, ReviewState, act, parse_action
 from stageguard.runner.decode_one import DecodeOptions, quality_for_strength
@@ -132,28 +131,17 @@ class NightUnderReview:
         """Sleep statistics of the expert's scoring, if there is one."""
         return None if self.expert is None else self.statistics.measure(self.expert)
 
-    @property
-    def span(self) -> tuple[float, float]:
-        """The seconds of the recording at which the first epoch begins and the last one ends."""
-        begins = self.density.offset_seconds
-        return begins, begins + self.n_epochs * self.density.epoch_seconds
-
-    def quality_with(self, artefacts: tuple[tuple[float, float], ...]) -> Floats | None:
-        """Return the signal quality of each epoch with artefacts that a scorer marked; None if all is clean.
-
-        The worse of the given quality and the artefacts counts: a scorer cannot mend a signal.
-        """
+    def quality_with(self, artefacts: frozenset[int]) -> Floats | None:
+        """Return the signal quality of each epoch (0 clean to 1 lost); epochs marked as artefact are lost."""
         given = self.reading.quality
         if not artefacts:
             return given
-        shares = lost_shares(
-            artefacts, self.n_epochs, self.density.epoch_seconds, self.density.offset_seconds
-        )
-        quality = shares if given is None else np.maximum(np.asarray(given, dtype=np.float64), shares)
+        quality = np.zeros(self.n_epochs) if given is None else np.array(given, dtype=np.float64)
+        quality[sorted(artefacts)] = 1.0
         has_evidence = self.argmax != UNSCORED
         if has_evidence.any() and not has_evidence[quality < 1.0].any():
             raise InputError("artefacts leave no epoch with evidence, expected one or more: remove some.")
-        return quality if quality.any() else None
+        return quality
 
     def quality_for_strength(self, settings: GuardSettings) -> Floats | None:
         """Return the signal quality with which the profile's rule chooses the strength."""
@@ -300,10 +288,13 @@ def guard_anyway(night: NightUnderReview, state: ReviewState) -> GuardResult:
 
 def first_labels(night: NightUnderReview, state: ReviewState) -> Labels:
     """Return the stages of the night as the scorer saw it first, under the settings of the first decision."""
-    key = state.first_settings, tuple(sorted(state.first_pins)), artefact_spans(state.first_events.values())
+    key = state.first_settings, tuple(sorted(state.first_pins)), state.first_artefacts
     if key not in night._first_labels:
         first = replace(
-            state, settings=state.first_settings, pins=state.first_pins, events=state.first_events
+            state,
+            settings=state.first_settings,
+            pins=state.first_pins,
+            artefacts=state.first_artefacts,
         )
         night._first_labels[key] = guard_anyway(night, first).labels
     return night._first_labels[key]
@@ -471,7 +462,7 @@ def replay(night: NightUnderReview, journal: JournalFile) -> Revision:
     at = first_revision(night, is_blind=bool(journal.head.get("blind")))
     for number, record in enumerate(journal.actions, start=2):
         try:
-            action = parse_action(record, night.scheme, night.n_epochs, night.profile_names, night.span)
+            action = parse_action(record, night.scheme, night.n_epochs, night.profile_names)
             after = next_revision(night, at, action, str(record["who"]), str(record["when"]))
         except (*MALFORMED, StageGuardError) as error:
             reason = " ".join(str(error).split())[:160]

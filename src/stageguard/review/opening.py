@@ -51,7 +51,6 @@ class ReviewRequest:
     scoring_format: str | None = None
     edf: Path | None = None
     night_name: str | None = None  # if it differs from the file's name
-    events: Path | None = None  # a file of annotations to show
     error: str | None = None  # why it cannot be read, known before
 
     @property

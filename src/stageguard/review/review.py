@@ -15,9 +15,8 @@ from typing import Any
 
 from stageguard import checks
 from stageguard.errors import InputError, PinError, StageGuardError, error_message
-from stageguard.files import file_error, real_path, write_text_atomic, write_together
+from stageguard.files import file_error, real_path, write_text_atomic
 from stageguard.formats.convert import Written, formats_for, save
-from stageguard.formats.event_files import EVENT_FORMATS, EventFormat
 from stageguard.formats.file_format import FileFormat
 from stageguard.formats.outputs import (
     OWN_FORMAT,
@@ -29,11 +28,10 @@ from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import quantity_of
 from stageguard.report.summary import measures_of
-from stageguard.review.annotations import ExistingEvents, event_list, existing_events
 from stageguard.review.cohort import Cohort, CohortNight
 from stageguard.review.dispute import Comparison, Dispute, comparison_table
 from stageguard.review.journal import REVIEW_SUFFIX, Journal, check_exports, check_head, now
-from stageguard.review.montage import FILE_NAME, MontageFile
+from stageguard.review.montage import FILE_NAME, Laboratory, read_montages
 from stageguard.review.night import (
     NightUnderReview,
     Relaxation,
@@ -119,7 +117,7 @@ class Review:
             night, before = self.night, self.now
             if revision != before.state.revision or isinstance(revision, bool):
                 raise StaleError("the night was changed in another window: look again, then repeat it.")
-            action = parse_action(document, night.scheme, night.n_epochs, night.profile_names, night.span)
+            action = parse_action(document, night.scheme, night.n_epochs, night.profile_names)
             when = now()
             try:
                 after = next_revision(night, before, action, self.scorer, when)
@@ -189,10 +187,7 @@ class Review:
         return () if dispute is None else dispute.comparisons(self.night.scheme.names, self.now.state.pins)
 
     def export(self, name: object) -> Written:
-        """Write the reviewed night, or its events, in a format, to a file that does not exist yet."""
-        of_events = next((form for form in EVENT_FORMATS if form.name == name), None)
-        if of_events is not None:
-            return self._export_events(of_events)
+        """Write the reviewed night in a format, to a file that does not exist yet."""
         if self.night.dispute is not None:
             self._check_adjudicated(self.night.dispute)
             if name in AGREEMENT_FILES:
@@ -215,17 +210,6 @@ class Review:
             if not path.exists():
                 return path
         raise file_error(self.journal.path, f"has {MOST_EXPORTS} exports beside it. Move some away.")
-
-    def _export_events(self, form: EventFormat) -> Written:
-        """Write the events that the scorer marked; they say nothing of what a blind scorer must not know."""
-        state = self.now.state
-        if not state.events:
-            raise InputError("no event is marked yet, so there is none to write. Mark one first.")
-        night = self.night.hypnogram(self.night.argmax)
-        listed = event_list(state.events, night, self.scorer, self.journal.place())
-        files = form.write(listed, self._new_path("", form.suffix))
-        write_together(files)
-        return Written(tuple(files), form.name)
 
     def _check_adjudicated(self, dispute: Dispute) -> None:
         """Refuse to export a consensus that is not complete, or whose logs were changed meanwhile."""
@@ -268,8 +252,8 @@ class Review:
         chosen_with = chosen_strength(self.night, at.state.settings).pins
         strength_pins = {epoch: names[stage] for epoch, stage in chosen_with.items()}
         measures = measures_of(result, self.night.statistics)
-        quality, artefacts = quality_at(self.night, at.state), at.state.artefacts
-        marked = {"artefact_seconds": [list(span) for span in artefacts]} if artefacts else {}
+        quality, artefacts = quality_at(self.night, at.state), sorted(at.state.artefacts)
+        marked = {"artefact_epochs": artefacts} if artefacts else {}
         self._is_named = True
         written = write_decoding(
             result,
@@ -369,13 +353,11 @@ class ReviewSession:
         self._unopened: dict[int, CohortNight | None] = {}  # nights of a cohort that nobody has opened yet
         self.requests, self.scorer, self.is_blind = tuple(requests), _checked_name(scorer), is_blind
         self._output, self.adjudicates = output, adjudicates
-        self._montage = None if montage is None else MontageFile(montage, must_exist=True)
-        self._montages: dict[Path, MontageFile] = {}
+        self._laboratory = None if montage is None else read_montages(montage)
         self._refuse_shared_journals()
         self._lock = threading.Lock()
         self._reviews: dict[int, Review] = {}
         self._signals: dict[int, RecordingSignals] = {}
-        self._existing: dict[int, ExistingEvents] = {}
         self.compared: dict[str, tuple[Comparison, ...]] = {}  # by night, of adjudications that were closed
         self.nights: list[NightUnderReview | None] = []
         self.errors: list[str | None] = []
@@ -447,24 +429,12 @@ class ReviewSession:
                 self._signals[index] = RecordingSignals(path, review.night.hypnogram(review.night.argmax))
             return self._signals[index]
 
-    def existing_events(self, index: int) -> ExistingEvents:
-        """Return the annotations of a night's recording and of the file that was named; read once."""
-        night, request = self.review(index).night, self.requests[index]
-        with self._lock:
-            if index not in self._existing:
-                hypnogram = night.hypnogram(night.argmax)
-                self._existing[index] = existing_events(hypnogram, request.edf, request.events)
-            return self._existing[index]
-
-    def montage_file(self, index: int) -> MontageFile:
-        """Return the file of the laboratory's montages: the one given, or that beside the night's journal."""
-        if self._montage is not None:
-            return self._montage
+    def laboratory(self, index: int) -> Laboratory:
+        """Return the laboratory's montages: of the file given, or of the one beside the night's journal."""
+        if self._laboratory is not None:
+            return self._laboratory
         path = self.journal_path(index).parent / FILE_NAME
-        with self._lock:
-            if path not in self._montages:
-                self._montages[path] = MontageFile(path)
-            return self._montages[path]
+        return read_montages(path) if path.exists() else Laboratory()
 
     def cohort(self) -> Cohort | None:
         """Return how far the nights of a review with targets are; None of one night, or of hidden ones.

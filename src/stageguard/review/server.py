@@ -19,7 +19,7 @@ from stageguard.files import read_file
 from stageguard.lazy import library
 from stageguard.night.colours import css_variables
 from stageguard.review import wire
-from stageguard.review.access import AccessControl, limited_protocol
+from stageguard.review.access import AccessControl
 from stageguard.review.montage import Laboratory, Lane
 from stageguard.review.review import (
     ConflictError,
@@ -73,29 +73,18 @@ class Routes:
 
     def montages(self, index: int) -> Answer:
         """Return the channels of a night, its own montages and those of the laboratory."""
-        signals, file = self.session.signals(index), self.session.montage_file(index)
+        signals, laboratory = self.session.signals(index), self.session.laboratory(index)
         return 200, {
             "channels": signals.channels,
             "own": Laboratory(signals.montages).to_dict()["montage"],
-            "laboratory": file.laboratory.to_dict() | {"view": asdict(file.laboratory.view)},
-            "file": str(file.path),
+            "laboratory": laboratory.to_dict() | {"view": asdict(laboratory.view)},
         }
-
-    def save_montages(self, index: int, body: Any) -> Answer:
-        """Save the montages of the laboratory."""
-        file = self.session.montage_file(index)
-        file.save(Laboratory.from_dict(body))
-        return 200, {"file": str(file.path)}
 
     def spectrogram(self, index: int, query: Mapping[str, list[str]]) -> Answer:
         """Return the spectrogram of the night."""
         return 200, self.session.signals(index).spectrogram(
             _single_values(query, ("channel",)).get("channel")
         )
-
-    def events(self, index: int) -> Answer:
-        """Return the annotations of the files beside a night, which no action changes."""
-        return 200, self.session.existing_events(index).to_dict()
 
     def explain(self, index: int, epoch: int) -> Answer:
         """Return why an epoch has its stage."""
@@ -267,9 +256,7 @@ def make_app(session: ReviewSession, end: Callable[[], None]) -> Any:
             route(night_path + "/revision", to.route(routes.revision)),
             route(night_path + "/signals", to.route(routes.signals, takes="query")),
             route(night_path + "/montages", to.route(routes.montages)),
-            route(night_path + "/montages", to.route(routes.save_montages, takes="body"), methods=["POST"]),
             route(night_path + "/spectrogram", to.route(routes.spectrogram, takes="query")),
-            route(night_path + "/events", to.route(routes.events)),
             route(night_path + "/explain/{epoch:int}", to.route(routes.explain)),
             route(night_path + "/actions", to.route(routes.act, takes="body"), methods=["POST"]),
             route(night_path + "/export", to.route(routes.export, takes="body"), methods=["POST"]),
@@ -298,7 +285,6 @@ class ReviewServer:
             lifespan="off",
             ws="none",
             timeout_graceful_shutdown=2,
-            http=limited_protocol(WHAT),
         )
         self._server = uvicorn.Server(config)
         self._server.capture_signals = self._signals  # Ctrl-C ends the server and is no failure

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from stageguard import checks
 from stageguard.errors import InputError
 from stageguard.night.stages import StageScheme
-from stageguard.review.events import MOST_EVENTS, ScoredEvent, artefact_spans, parse_event
 from stageguard.review.targets import check_targets
 
-Held = TypeVar("Held")
 StrengthChoice = float | Literal["off"] | None  # None: as in the profile
 MOST_WHY = 500  # characters of a reason
 MOST_TOGETHER = 8  # actions in one action "several"
 MOST_WEIGHT = 100.0  # of transitions; weights above a few change nothing more
 SETTINGS = ("profile", "strength", "clock")
 TOGETHER = ("set", "clear", *SETTINGS)  # actions allowed in "several"
-ON_EVENTS = ("add_event", "change_event", "remove_event")
-ALONE = ("several", "agree", "choose_strength", "undo", "redo", "blind", "reveal", "targets", *ON_EVENTS)
+ALONE = ("several", "agree", "artefact", "choose_strength", "undo", "redo", "blind", "reveal", "targets")
 ACTIONS = (*TOGETHER, *ALONE)
-ON_EPOCHS = ("set", "clear", "agree")
+ON_EPOCHS = ("set", "clear", "agree", "artefact")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +46,7 @@ class GuardSettings:
     strength: StrengthChoice = None
     clock: bool | None = None  # None: as in the profile
     strength_pins: tuple[tuple[int, int], ...] = ()  # epochs and stages
-    strength_artefacts: tuple[tuple[float, float], ...] | None = None  # None: as when the review was opened
+    strength_artefacts: frozenset[int] | None = None  # epochs; None: as when the review was opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +56,7 @@ class Step:
     does: str
     pins: Mapping[int, tuple[Pin | None, Pin | None]] = field(default_factory=dict)
     settings: tuple[GuardSettings, GuardSettings] | None = None
-    events: Mapping[int, tuple[ScoredEvent | None, ScoredEvent | None]] = field(default_factory=dict)
+    artefacts: tuple[frozenset[int], frozenset[int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +73,8 @@ class ReviewState:
         Whether stager and guard are hidden; whether they were hidden and have been revealed.
     first_pins : mapping of int to Pin
         The pins of the night that the scorer saw first: at the opening, or when a blind night was revealed.
-    events, first_events : mapping of int to ScoredEvent
-        Events that a person marked, by number, now and in the night that the scorer saw first. The number of
-        an event is the revision that added it.
+    artefacts, first_artefacts : frozenset of int
+        Epochs whose signal a person marked as no evidence, now and in the night that the scorer saw first.
     done, undone : tuple of Step
         Steps that can be undone, and steps that can be redone; the next one is last.
     revision : int
@@ -94,8 +89,8 @@ class ReviewState:
     is_blind: bool = False
     is_revealed: bool = False
     first_pins: Mapping[int, Pin] = field(default_factory=dict)
-    events: Mapping[int, ScoredEvent] = field(default_factory=dict)
-    first_events: Mapping[int, ScoredEvent] = field(default_factory=dict)
+    artefacts: frozenset[int] = frozenset()
+    first_artefacts: frozenset[int] = frozenset()
     done: tuple[Step, ...] = ()
     undone: tuple[Step, ...] = ()
     revision: int = 0
@@ -105,11 +100,6 @@ class ReviewState:
     def n_agreed(self) -> int:
         """Number of epochs whose stage a person agreed with."""
         return sum(pin.is_agreed for pin in self.pins.values())
-
-    @property
-    def artefacts(self) -> tuple[tuple[float, float], ...]:
-        """Begin and end of the artefacts."""
-        return artefact_spans(self.events.values())
 
     @property
     def n_stretches_done(self) -> int:
@@ -140,8 +130,6 @@ class Action:
     stages: tuple[int, ...] = ()
     value: Any = None
     actions: tuple[Action, ...] = ()
-    event: ScoredEvent | None = None
-    number: int = 0  # of the event to change or to remove
 
     def to_dict(self, scheme: StageScheme) -> dict[str, Any]:
         """Return the action's record in a journal: stages by name, epochs counted from 0."""
@@ -158,11 +146,8 @@ class Action:
             record["anyway"] = self.value
         elif self.do == "profile":
             record["name"] = self.value
-        elif self.do in ("strength", "clock", "blind", "targets"):
+        elif self.do in ("strength", "clock", "blind", "targets", "artefact"):
             record["value"] = self.value
-        elif self.do in ON_EVENTS:
-            record |= {} if self.do == "add_event" else {"number": self.number}
-            record |= {} if self.event is None else {"event": self.event.to_dict()}
         return record
 
 
@@ -171,12 +156,8 @@ def parse_action(
     scheme: StageScheme,
     n_epochs: int,
     profiles: Iterable[str],
-    span: tuple[float, float] = (0.0, inf),
 ) -> Action:
-    """Return an action from JSON that comes from outside; refuse anything unknown.
-
-    `span` has the seconds of the recording at which the first epoch begins and the last one ends.
-    """
+    """Return an action from JSON that comes from outside; refuse anything unknown."""
     if not isinstance(document, Mapping):
         raise InputError(f"the action is {checks.shown(document)}, expected an object with the key 'do'.")
     do = document.get("do")
@@ -201,10 +182,6 @@ def parse_action(
         return Action(do, value=None if value is None else check_targets(value, scheme))
     if do == "reveal":
         return Action(do, value=_one_of(document.get("anyway", False), "anyway", (True, False)))
-    if do in ON_EVENTS:
-        number = 0 if do == "add_event" else checks.whole(document.get("number"), "the event's number", low=1)
-        event = None if do == "remove_event" else parse_event(document.get("event"), span)
-        return Action(do, event=event, number=number)
     return Action(do)
 
 
@@ -222,7 +199,7 @@ def act(state: ReviewState, action: Action, who: str, n_epochs: int, when: str =
         if n_left and not action.value:
             raise InputError(f"{n_left} epochs are not scored yet: score them, or reveal anyway.")
         shown = replace(state, is_blind=False, is_revealed=True, first_pins=state.pins)
-        return replace(shown, first_events=state.events, revision=revision)
+        return replace(shown, first_artefacts=state.artefacts, revision=revision)
     if action.do == "targets":
         return replace(state, targets=action.value, revision=revision)
     if action.do in ("undo", "redo"):
@@ -236,8 +213,6 @@ def act(state: ReviewState, action: Action, who: str, n_epochs: int, when: str =
 def _step(state: ReviewState, action: Action, who: str, when: str) -> Step:
     """Return the changes of an action."""
     epochs = range(action.first, action.last + 1)
-    if action.do in ON_EVENTS:
-        return _event_step(state, action, who, when)
     if action.do == "several":
         together = Step(action.do)
         for each in action.actions:
@@ -259,26 +234,16 @@ def _step(state: ReviewState, action: Action, who: str, when: str) -> Step:
             raise InputError("there is nothing to agree with: these epochs are decided already.")
         pins = {epoch: Pin(stage, who, "", when, is_agreed=True) for epoch, stage in new.items()}
         return Step(action.do, pins={epoch: (None, pin) for epoch, pin in pins.items()})
+    if action.do == "artefact":
+        marked = state.artefacts.union(epochs) if action.value else state.artefacts.difference(epochs)
+        if marked == state.artefacts:
+            raise InputError("these epochs are marked like this already: nothing was changed.")
+        return Step(action.do, artefacts=(state.artefacts, marked))
     change = {action.do: action.value}
     if action.do == "choose_strength":
         stages = tuple(sorted((epoch, pin.stage) for epoch, pin in state.pins.items()))
         change = {"strength_pins": stages, "strength_artefacts": state.artefacts}
     return Step(action.do, settings=(state.settings, replace(state.settings, **change)))
-
-
-def _event_step(state: ReviewState, action: Action, who: str, when: str) -> Step:
-    """Return the change of an event; whoever changed it last marked it."""
-    after = None if action.event is None else replace(action.event, who=who, when=when)
-    if action.do == "add_event":
-        if len(state.events) >= MOST_EVENTS:
-            raise InputError(f"there are {MOST_EVENTS:,} events already: remove some first.")
-        return Step(action.do, events={state.revision + 1: (None, after)})
-    before = state.events.get(action.number)
-    if before is None:
-        raise InputError(f"there is no event {action.number}: it was removed, or never added.")
-    if after is not None and after.to_dict() == before.to_dict():
-        raise InputError("the event is like this already: nothing was changed.")
-    return Step(action.do, events={action.number: (before, after)})
 
 
 def _join_steps(one: Step, other: Step) -> Step:
@@ -294,18 +259,12 @@ def _join_steps(one: Step, other: Step) -> Step:
 
 def _apply(state: ReviewState, step: Step, *, backwards: bool = False) -> ReviewState:
     side = 0 if backwards else 1
-    pins = _changed(state.pins, {epoch: both[side] for epoch, both in step.pins.items()})
-    events = _changed(state.events, {number: both[side] for number, both in step.events.items()})
+    changed = {epoch: both[side] for epoch, both in step.pins.items()}
+    pins = {epoch: pin for epoch, pin in state.pins.items() if epoch not in changed}
+    pins |= {epoch: pin for epoch, pin in changed.items() if pin is not None}
     settings = state.settings if step.settings is None else step.settings[side]
-    return replace(state, pins=pins, events=events, settings=settings)
-
-
-def _changed(held: Mapping[int, Held], changes: Mapping[int, Held | None]) -> Mapping[int, Held]:
-    """Return a mapping with some values replaced, or removed where the new one is None."""
-    if not changes:
-        return held
-    kept = {key: value for key, value in held.items() if key not in changes}
-    return kept | {key: value for key, value in changes.items() if value is not None}
+    artefacts = state.artefacts if step.artefacts is None else step.artefacts[side]
+    return replace(state, pins=pins, settings=settings, artefacts=artefacts)
 
 
 def _undo_or_redo(state: ReviewState, do: str) -> ReviewState:
@@ -330,6 +289,8 @@ def _parse_epochs_action(document: Mapping[str, Any], do: str, scheme: StageSche
         )
     if do == "clear":
         return Action(do, first, last)
+    if do == "artefact":
+        return Action(do, first, last, value=checks.flag(document.get("value"), "value"))
     stages, n = document.get("stages"), last - first + 1
     if not isinstance(stages, list) or len(stages) != n:
         raise InputError(f"stages is {checks.shown(stages)}, expected a list of {n}: one per epoch.")

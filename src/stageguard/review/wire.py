@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping
 from math import floor, isfinite, isinf, isnan
 from typing import Any
 
@@ -12,7 +11,6 @@ import numpy.typing as npt
 
 from stageguard.arrays import Floats
 from stageguard.errors import InputError, visible
-from stageguard.formats.event_files import EVENT_FORMATS
 from stageguard.guard.explain import Change, in_bouts
 from stageguard.measures.bouts import cuts_of, cycles_of, period_for
 from stageguard.measures.statistics import SleepStatistics
@@ -23,7 +21,6 @@ from stageguard.night.stages import StageScheme, canonical_name
 from stageguard.night.timing import lights_window
 from stageguard.report.words import done_words, early_rem_words
 from stageguard.review.dispute import Dispute
-from stageguard.review.events import KINDS
 from stageguard.review.night import GuardResult, NightUnderReview, Revision, pinned_labels
 from stageguard.review.plan import Plan
 from stageguard.review.queue import Queue
@@ -89,7 +86,6 @@ def fixed_part(review: Review, at: Revision) -> dict[str, Any]:
         "lights_off": None if off is None else first,
         "lights_on": None if on is None else stop,
         "stages": stages_of(night.scheme),
-        "kinds": kinds_part(),
         "opinions": None if night.dispute is None else _opinions(night.dispute),
         **(dict.fromkeys(hidden) if blind else hidden),
     }
@@ -111,7 +107,9 @@ def moving_part(review: Review, at: Revision) -> dict[str, Any]:
         "name": night.name,
         "revision": state.revision,
         "pinned": encode_array(pinned_labels(night, state)),
-        "agreed": encode_array(_agreement_flags(night.n_epochs, state)),
+        "agreed": encode_array(
+            _flags(night.n_epochs, [epoch for epoch, pin in state.pins.items() if pin.is_agreed])
+        ),
         "settings": {
             "profile": state.settings.profile,
             "strength": state.settings.strength,
@@ -121,7 +119,7 @@ def moving_part(review: Review, at: Revision) -> dict[str, Any]:
             "can_choose": _can_choose(night, state),
             "assumed": [] if at.result.decoding is None else list(at.result.decoding.assumed),
         },
-        "events": events_part(state),
+        "artefact": encode_array(_flags(night.n_epochs, state.artefacts)),
         # the page shows what is left of the signal, in per cent
         "quality": None
         if lost is None
@@ -131,7 +129,6 @@ def moving_part(review: Review, at: Revision) -> dict[str, Any]:
         "conflict": None,
         "formats": [{"name": form.name, "about": form.title} for form in review.formats]
         + [{"name": name, "about": about} for name, (_, about) in _agreement_files(night).items()],
-        "event_formats": [{"name": form.name, "about": form.title} for form in EVENT_FORMATS],
         "comparisons": [one.to_dict() for one in review.comparisons],
         "can_undo": bool(state.done),
         "can_redo": bool(state.undone),
@@ -155,11 +152,11 @@ def _agreement_files(night: NightUnderReview) -> Mapping[str, tuple[str, str]]:
     return {} if night.dispute is None else AGREEMENT_FILES
 
 
-def _agreement_flags(n_epochs: int, state: ReviewState) -> npt.NDArray[np.int8]:
-    """Return 1 where the scorer agreed, 0 in all other epochs."""
-    agreed = np.zeros(n_epochs, dtype=np.int8)
-    agreed[[epoch for epoch, pin in state.pins.items() if pin.is_agreed]] = 1
-    return agreed
+def _flags(n_epochs: int, epochs: Iterable[int]) -> npt.NDArray[np.int8]:
+    """Return 1 in these epochs, 0 in all others."""
+    flags = np.zeros(n_epochs, dtype=np.int8)
+    flags[list(epochs)] = 1
+    return flags
 
 
 def _cycles(review: Review, at: Revision) -> list[tuple[int, int]]:
@@ -171,26 +168,11 @@ def _cycles(review: Review, at: Revision) -> list[tuple[int, int]]:
     return [(first, stop - 1) for first, stop in cycles]
 
 
-def kinds_part() -> Rows:
-    """Return the kinds of events, with the keys and colours of the page."""
-    return [
-        {"name": kind.name, "title": kind.title, "key": kind.key, "about": kind.about}
-        | {"colour": kind.shade.light, "dark": kind.shade.dark}
-        for kind in KINDS
-    ]
-
-
-def events_part(state: ReviewState) -> Rows:
-    """Return the events that the scorer marked, by begin."""
-    rows = [{"number": number} | asdict(event) for number, event in state.events.items()]
-    return sorted(rows, key=lambda row: (row["begin"], row["number"]))
-
-
 def _can_choose(night: NightUnderReview, state: ReviewState) -> bool:
     """Whether the profile's rule may choose another strength for what the scorer has decided since."""
     stages = {epoch: pin.stage for epoch, pin in state.pins.items()}
     chosen = state.settings
-    is_same = dict(chosen.strength_pins) == stages and (chosen.strength_artefacts or ()) == state.artefacts
+    is_same = dict(chosen.strength_pins) == stages and (chosen.strength_artefacts or set()) == state.artefacts
     return not state.is_blind and not is_same
 
 

@@ -18,7 +18,6 @@ from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
 from stageguard.cli.reviewed_nights import Beside, find_reviewed, with_files_beside
 from stageguard.cli.terminal import Console, count, print_error
-from stageguard.errors import InputError
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
 from stageguard.report.summary import shown
@@ -28,13 +27,6 @@ from stageguard.review.review import ReviewSession, cohort_part
 from stageguard.review.server import ReviewServer
 from stageguard.review.targets import parse_targets
 from stageguard.runner.decode_one import DecodeOptions
-
-TUNNEL = (
-    "the page is served to this computer alone, for it shows people's nights. From another one, open a "
-    "tunnel there, ssh -L {port}:127.0.0.1:{port} THIS_COMPUTER, and start the review here with "
-    "--port {port} --no-open."
-)
-TUNNEL_PORT = 8642
 
 
 @command
@@ -59,12 +51,6 @@ TUNNEL_PORT = 8642
     metavar="FILE|FOLDER",
     type=opt.HERE,
     help="An expert's scorings, to see beside the nights.",
-)
-@option(
-    "--events",
-    metavar="FILE|FOLDER",
-    type=opt.PATH,
-    help="Annotations to see on the signals: EDF+, XML of NSRR, .annot of Luna, BIDS events.",
 )
 @option("--scorer", metavar="NAME", help="Who reviews. Default: the name of this account.")
 @option(
@@ -93,8 +79,6 @@ TUNNEL_PORT = 8642
     help="Port on this computer; 0: any free one.",
 )
 @option("--no-open", is_flag=True, help="Do not open a browser.")
-@option("--host", metavar="ADDRESS", help="Refused: says how to review from another computer.")
-@option("--remote", is_flag=True, help="Refused likewise.")
 @opt.lights
 @option("--start", metavar="TIME", type=opt.START, help="When the recording began: 2024-05-01T22:30.")
 @opt.decoding
@@ -107,7 +91,6 @@ def review(
     edf: Path | None,
     montage: Path | None,
     scoring: Path | None,
-    events: Path | None,
     scorer: str | None,
     until: str | None,
     blind: bool,
@@ -115,8 +98,6 @@ def review(
     output: Path | None,
     port: int,
     no_open: bool,
-    host: str | None,
-    remote: bool,
     lights: tuple[Moment | None, Moment | None],
     start: datetime | None,
     options: DecodeOptions,
@@ -136,15 +117,13 @@ def review(
     stageguard review night.csv --profile human-psg-5 --adjudicate anna,ben --scorer carl
     stageguard review night.csv --profile human-psg-5 --until tst=10,rem_latency=5
     """
-    if host is not None or remote:
-        raise InputError(TUNNEL.format(port=port or TUNNEL_PORT))
     between = None if adjudicate is None else _two_scorers(adjudicate)
     if between is not None and (blind or scoring is not None):
         raise UsageError("--adjudicate is blind already, and without --scoring. Leave these options out.")
     if adjudicate is not None and until is not None:
         raise UsageError("--adjudicate decides every difference, whatever --until says. Leave one out.")
     loaded = None if profile is None else Profile.load(profile)
-    found = with_files_beside(find_reviewed(nights, samples, loaded, options), Beside(edf, scoring, events))
+    found = with_files_beside(find_reviewed(nights, samples, loaded, options), Beside(edf, scoring))
     paths = [night.path for night in found.nights]
     options = companions.add_to(options, paths, loaded)
     if output is not None and output.suffix == ".jsonl" and len(paths) > 1:
@@ -181,9 +160,7 @@ def _serve(session: ReviewSession, port: int, notes: Sequence[str], *, opens: bo
     first = session.review(opened)
     if session.requests[opened].edf is not None:
         session.signals(opened)  # refuses the recording of another night before anything is shown
-        session.montage_file(opened)  # and montages that cannot be read
-    if session.requests[opened].events is not None:
-        session.existing_events(opened)  # refuses a file without annotations likewise
+        session.laboratory(opened)  # and montages that cannot be read
     server = ReviewServer(session, port)
     out = Console()
     resumed = first.journal.found

@@ -143,9 +143,8 @@ export class Bar {
   }
 
   exportDialog() {
-    const { formats, event_formats: ofEvents, events } = this.desk.night;
-    const select = make("select", { id: "format" }, ...[...formats, ...(events.length ? ofEvents : [])].map(({ name, about }) =>
-      option(name, about ? `${name}: ${about}` : name)));
+    const { formats } = this.desk.night;
+    const select = make("select", { id: "format" }, ...formats.map(({ name, about }) => option(name, `${name}: ${about}`)));
     const answer = make("p", { id: "exported", role: "status" });
     const write = async () => {
       answer.textContent = await this.writtenFile(select.value);

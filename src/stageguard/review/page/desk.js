@@ -282,6 +282,14 @@ export class Desk {
     else this.draw();
   }
 
+  /** Mark the selected epochs as artefact; if they all are, take that back. */
+  markArtefact() {
+    const [first, last] = this.selected;
+    const isMarked = this.night.artefact.subarray(first, last + 1).every((flag) => flag === 1);
+    this.anchor = null;
+    this.act({ do: "artefact", first, last, value: !isMarked });
+  }
+
   chooseStrength() {
     if (this.night.settings?.can_choose) this.act({ do: "choose_strength" });
     else this.bar.notice("The strength is already chosen for what you have decided.");
@@ -304,7 +312,6 @@ export class Desk {
 
   drop() {
     this.anchor = null;
-    this.signals.select(null);
     this.bar.notice(null);
     this.draw();
   }
@@ -333,6 +340,7 @@ export class Desk {
       if (share !== null) words.push(`posterior ${percent(share)}`);
       if (night.pins[cursor] >= 0 && !night.opinions) words.push(night.isAgreed(cursor) ? "agreed by you" : "set by you");
     }
+    if (night.artefact[cursor] === 1) words.push("artefact");
     return words.join(", ");
   }
 }

@@ -7,8 +7,7 @@ const OPEN = "A stager gave every epoch of this night probabilities of stages, a
   + "You have the last word: what you set or agree with stays, and the rest is decoded again around it.";
 const BLIND = "You score this night blind: stager, guard and expert are hidden until you have scored every epoch, or reveal them.";
 const SAVED = "Every action is saved at once and can be undone. The files of the night are never changed.";
-const MOUSE = "Mouse and touch: press on a lane to go there; drag around the epoch to select a stretch; drag the window over the whole "
-  + "night; drag over the signals to measure them or mark an event.";
+const MOUSE = "Mouse and touch: press on a lane to go there; drag around the epoch to select a stretch; drag the window over the whole night.";
 
 /** Return the steps of a scorer's work, over and over. */
 function stepsOf(night) {

@@ -4,7 +4,6 @@
 export function keysOf(desk) {
   const step = (by) => () => desk.moveBy(by);
   const { stages, epochs } = desk.night;
-  const { kinds } = desk.night;
   return [
     { shown: "→ / ←", about: "next, previous epoch", match: { ArrowRight: step(1), ArrowLeft: step(-1) } },
     { shown: "shift + → / ←", about: "10 epochs on, back", shift: { ArrowRight: step(10), ArrowLeft: step(-10) } },
@@ -13,12 +12,7 @@ export function keysOf(desk) {
     { shown: "n / p", about: "next, previous epoch worth a look (blind: not yet scored)",
       match: { n: () => desk.moveInQueue(1), p: () => desk.moveInQueue(-1) } },
     { shown: "g", about: "go to an epoch’s number or a time", match: { g: () => desk.askWhere() } },
-    { shown: kinds.map((kind) => kind.key).join(" "), get match() { return desk.events.keys; }, ofSignals: true,
-      about: `once a stretch of the signals is selected: mark it as ${kinds.map((kind) => kind.title).join(", ")}` },
-    { shown: "x", about: "without such a stretch: mark the epoch, or the selected epochs, as artefact",
-      match: { x: () => desk.events.markEpochs() } },
-    { shown: "shift + Backspace", ofSignals: true, about: "remove your event under the cursor on the signals",
-      shift: { Backspace: () => desk.events.removeHere(), Delete: () => desk.events.removeHere() } },
+    { shown: "x", about: "mark the epoch, or the selected epochs, as artefact, or no longer", match: { x: () => desk.markArtefact() } },
     { shown: stages.map((stage) => stage.key).join(" "), about: `set ${stages.map((stage) => stage.name).join(", ")}`,
       match: Object.fromEntries(stages.map((stage, index) => [stage.key, () => desk.set(index)])) },
     ...(desk.night.opinions ? [{ shown: "9 / 0",
@@ -40,23 +34,18 @@ export function keysOf(desk) {
     { shown: "Page down / Page up", about: "next, previous night",
       match: { PageDown: () => desk.nights.step(1), PageUp: () => desk.nights.step(-1) } }] : []),
     { shown: "?", about: "this help", match: { "?": () => desk.help() } },
-    { shown: "Escape", about: "close the help, drop the stretch or measure, leave a field", match: { Escape: () => desk.drop() } },
+    { shown: "Escape", about: "close the help, drop the stretch, leave a field", match: { Escape: () => desk.drop() } },
   ];
 }
 
 function signalKeys(desk) {
-  const { caliper, signals } = desk;
+  const { signals } = desk;
   const keys = [
     { shown: "f", about: "signals in the whole window; a stage key then sets and goes on to the next epoch",
       match: { f: () => desk.layout.toggleWide() } },
     { shown: "v / shift + v", about: "longer, shorter view; one shorter than an epoch turns its pages",
       match: { v: () => signals.changeView(1) }, shift: { v: () => signals.changeView(-1) } },
     { shown: "[ / ]", about: "smaller, larger", match: { "[": () => desk.scale(1), "]": () => desk.scale(-1) } },
-    { shown: ", / .", about: "cursor back, on by 0.1 s; < and >: by 1 s",
-      match: { ",": () => caliper.step(-0.1), ".": () => caliper.step(0.1), "<": () => caliper.step(-1), ">": () => caliper.step(1) } },
-    { shown: "↑ / ↓", about: "cursor to the channel above, below",
-      match: { ArrowUp: () => caliper.step(0, -1), ArrowDown: () => caliper.step(0, 1) } },
-    { shown: "i", about: "begin, end a measure at the cursor (or drag over the signals)", match: { i: () => caliper.toggle() } },
   ];
   return keys.map((entry) => ({ ...entry, ofSignals: true }));
 }

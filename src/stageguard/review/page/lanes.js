@@ -1,6 +1,5 @@
 // Draws lanes of a stretch of the night on a canvas: stages, shares, quality and marks on one time axis.
 
-import { paintEventLane } from "./eventmarks.js";
 import { NO_EVIDENCE } from "./night.js";
 import { timeText } from "./words.js";
 
@@ -32,7 +31,6 @@ export function lanesOf(night, { cells }) {
   add("shares", "Stager’s", night.probabilities, shares, { about: "probabilities" });
   add("shares", "Posterior", night.posterior, shares);
   add("quality", "Quality", night.quality, tall ? 16 : 11);
-  if (night.events?.length || night.existing?.length) add("events", "Events", night.events || [], 9);
   if (night.queue?.epochs.length) add("marks", "To look at", night.queue.epochs, 9);
   return lanes;
 }
@@ -75,7 +73,6 @@ export function paintLanes(ctx, night, lanes, span, theme, { titlesAbove }) {
     if (lane.kind === "stages") paintStages(ctx, night, lane, span, theme);
     else if (lane.kind === "shares") paintShares(ctx, night, lane, span, theme);
     else if (lane.kind === "quality") paintQuality(ctx, lane, span, theme);
-    else if (lane.kind === "events") paintEventLane(ctx, night, lane, span, theme);
     else paintMarks(ctx, lane, span, theme);
     ctx.restore();
     paintTitle(ctx, night, lane, span, theme, titlesAbove);

@@ -1,10 +1,7 @@
 // Assembles the page and listens to the keyboard.
 
 import { Bar } from "./bar.js";
-import { Caliper } from "./caliper.js";
 import { Desk } from "./desk.js";
-import { Events } from "./events.js";
-import { Figures } from "./figures.js";
 import { keysOf, meaningOf } from "./keys.js";
 import { readableOn, themeOf } from "./lanes.js";
 import { EpochPanel } from "./panel.js";
@@ -117,14 +114,9 @@ async function begin() {
   desk.nights = new Nights(desk);
   desk.panel = new EpochPanel(desk);
   desk.signals = new Signals(desk, overview);
-  desk.caliper = new Caliper(desk);
-  desk.signals.layers.push(desk.caliper);
-  desk.events = new Events(desk);
-  desk.parts = [desk.bar, desk.layout, new Controls(desk), overview, new Detail(desk), desk.panel, new Sheets(desk), desk.signals, desk.caliper,
-    desk.events,
-    new Moved(desk), desk.nights,
+  desk.parts = [desk.bar, desk.layout, new Controls(desk), overview, new Detail(desk), desk.panel, new Sheets(desk),
+    desk.signals, new Moved(desk), desk.nights,
     { open: () => { desk.keys = keysOf(desk); } }];
-  new Figures(desk, overview);
   listen(desk);
   try {
     await desk.bar.load();

@@ -4,7 +4,7 @@ import { secondsOfDay } from "./words.js";
 
 export const NO_EVIDENCE = 255;
 const STEPS = 200; // probabilities arrive as round(200 p)
-const ARRAYS = { stager: Int8Array, guard: Int8Array, expert: Int8Array, pinned: Int8Array, agreed: Int8Array, quality: Uint8Array,
+const ARRAYS = { stager: Int8Array, guard: Int8Array, expert: Int8Array, pinned: Int8Array, agreed: Int8Array, artefact: Int8Array, quality: Uint8Array,
   probabilities: Uint8Array, posterior: Uint8Array };
 
 export function bytesOf(base64) {

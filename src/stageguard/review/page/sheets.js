@@ -1,7 +1,6 @@
 // The lower part of the side panel: the queue, statistics and indicators with their bands, facts of the night.
 
 import { agreementSheet, disputeHeading, disputeText } from "./adjudication.js";
-import { eventNeeds, eventSheet } from "./events.js";
 import { targetSheet, targetSummary } from "./targets.js";
 import { byId, count, draw, make, numberText, option, paragraph, pushButton, timeAt } from "./words.js";
 
@@ -25,7 +24,6 @@ const TABS = [
   { id: "indicators", title: "Indicators", fill: indicatorSheet, needs: ({ night }) => [night.indicators] },
   { id: "agreement", title: "Agreement", fill: agreementSheet, needs: ({ night }) => [night.comparisons],
     isShown: ({ night }) => Boolean(night?.opinions) },
-  { id: "events", title: "Events", fill: eventSheet, needs: eventNeeds },
   { id: "facts", title: "Night", fill: factSheet, needs: ({ night }) => [night.revision, night.changes, night.agreement] },
 ];
 

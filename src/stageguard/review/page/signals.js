@@ -1,7 +1,7 @@
 // The signals of the current epoch: what is shown and how, fetched in blocks and drawn with layers on top.
 
 import { Blocks } from "./blocks.js";
-import { Montages, SCALES } from "./montage.js";
+import { Montages } from "./montage.js";
 import { get } from "./server.js";
 import { byId, make, numberText, option, pushButton } from "./words.js";
 import { themeOf } from "./lanes.js";
@@ -10,6 +10,7 @@ import { pictureOf } from "./spectrogram.js";
 import { AXIS_HEIGHT, heights, microvolts, paintGrid, paintGuides, tracePart, unitText } from "./traces.js";
 import { firstView, Frame, pagesOf, shownSeconds, viewsOf, viewText } from "./views.js";
 
+const SCALES = [10, 20, 35, 50, 75, 100, 150, 200, 350, 500, 1000]; // µV from the middle of a lane to its edge
 const TOP = 10; // CSS pixels above the lanes, for waves that leave the first
 const LOWEST_LANE = 46;
 const HIGHEST_LANE = 120; // but in the wide mode
@@ -21,11 +22,10 @@ export class Signals {
     this.blocks = new Blocks();
     this.stack = new Stack(byId("signal-stack"));
     this.frame = null; // what the canvas shows, null before the first drawing
-    this.pointer = null; // { seconds, lane } under the mouse or moved by keys
-    this.selection = null; // { begin, end, lane }: seconds of the night that were dragged over or measured
-    this.layerFrame = null;
-    this.layers = []; // each has paint(ctx, frame, theme), drawn on top of the traces at every move
-    this.montages = new Montages(desk, (isFetched) => this.montageChanged(isFetched));
+    this.montages = new Montages(desk, () => {
+      this.forget();
+      desk.draw(true);
+    });
     this.scaleAt = null; // index in SCALES for all channels, null for the montage's own scales
     this.view = 30; // seconds on the canvas
     this.makeControls();
@@ -52,8 +52,6 @@ export class Signals {
     byId("signals").hidden = !night.hasSignals;
     this.overview.spectrogram = null;
     this.frame = null;
-    this.pointer = null;
-    this.selection = null;
     const views = viewsOf(night);
     if (!views.includes(this.view)) this.view = firstView(night);
     this.views.replaceChildren(...views.map((seconds) => option(seconds, viewText(seconds))));
@@ -76,15 +74,6 @@ export class Signals {
     this.polarity.value = view.negative_up ? "negative" : "positive";
     this.guides.checked = view.guides;
     if (viewsOf(this.desk.night).includes(view.seconds)) this.setView(view.seconds);
-    this.desk.draw(true);
-  }
-
-  get savedView() {
-    return { seconds: this.view, negative_up: this.polarity.value === "negative", guides: this.guides.checked };
-  }
-
-  montageChanged(isFetched) {
-    if (isFetched) this.forget();
     this.desk.draw(true);
   }
 
@@ -131,45 +120,6 @@ export class Signals {
     this.scales.value = String(this.scaleAt);
   }
 
-  // ---- cursor and selection
-
-  pointAt(pointer) {
-    this.pointer = pointer;
-    this.drawLayers();
-  }
-
-  /** Keep the cursor on the screen: the mouse stays where it is when the epoch changes under it. */
-  carryPointer(before) {
-    const { begin, end } = this.frame;
-    const { seconds } = this.pointer;
-    if (seconds >= begin && seconds <= end) return;
-    this.pointer = { ...this.pointer, seconds: Math.min(end, begin + Math.max(0, seconds - before.begin)) };
-  }
-
-  /** Select a stretch of seconds, in either order; null drops the selection. */
-  select(selection) {
-    if (!selection) byId("measured").textContent = "";
-    this.selection = selection && { lane: selection.lane, begin: Math.min(selection.begin, selection.end),
-      end: Math.max(selection.begin, selection.end) };
-    this.drawLayers();
-  }
-
-  /** Draw the layers alone in the next frame: the mouse moves more often than the traces change. */
-  drawLayers() {
-    this.layerFrame ??= requestAnimationFrame(() => this.paintLayers());
-  }
-
-  /** Return the channel of a lane, null if it is not there yet, and its samples in parts. */
-  laneParts(lane) {
-    const { blocks } = this.blocks.within([this.frame.begin, this.frame.end]);
-    return { channel: blocks[0]?.channels[lane] ?? null, parts: blocks.map((block) => block.channels[lane]).filter(Boolean) };
-  }
-
-  heightOf(lane, value) {
-    const { channel } = this.laneParts(lane);
-    return heights(this.frame.lanes[lane], this.drawingOf(channel, lane))(value);
-  }
-
   // ---- blocks
 
   query(first, count, columns) {
@@ -194,7 +144,6 @@ export class Signals {
     byId("pages").hidden = this.pages === 1;
     const since = desk.keyTime ?? performance.now();
     const stretch = shownSeconds(night, desk.cursor, desk.page, this.view);
-    if (this.selection && (this.selection.end <= stretch[0] || this.selection.begin >= stretch[1])) this.select(null); // out of sight
     this.blocks.cut(stretch, this.stack.width * (window.devicePixelRatio || 1));
     if (this.montages.lanes.length) this.blocks.fetch(stretch, () => desk.draw());
     this.paint(stretch);
@@ -218,42 +167,17 @@ export class Signals {
     const { blocks, error } = this.blocks.within(stretch);
     if (blocks.length) this.lastChannels = blocks[0].channels;
     const channels = this.lastChannels || [];
-    const before = this.frame;
     this.frame = this.placeLanes(stretch, channels);
-    if (before && this.pointer) this.carryPointer(before);
     const ctx = stack.clear(stack.base);
-    this.paintTraces(ctx, blocks);
+    paintGrid(ctx, this.frame, this.desk.night, this.desk.cursor, theme);
+    channels.forEach((channel, index) => {
+      this.paintChannel(ctx, channel, blocks.map((block) => block.channels[index]), index);
+    });
     if (!blocks.length) {
       ctx.fillStyle = theme.grey;
       ctx.textAlign = "center";
       ctx.fillText(error || "reading …", this.frame.x + this.frame.width / 2, 40, this.frame.width);
     } else stack.base.setAttribute("aria-label", this.inWords(channels));
-    this.paintLayers();
-  }
-
-  paintTraces(ctx, blocks) {
-    paintGrid(ctx, this.frame, this.desk.night, this.desk.cursor, this.theme);
-    (this.lastChannels || []).forEach((channel, index) => {
-      this.paintChannel(ctx, channel, blocks.map((block) => block.channels[index]), index);
-    });
-  }
-
-  /** The signals as they are shown, with marked events, without the cursor. */
-  get figure() {
-    const { blocks } = this.blocks.within([this.frame.begin, this.frame.end]);
-    const paint = (ctx) => {
-      this.paintTraces(ctx, blocks);
-      for (const layer of this.layers) if (layer !== this.desk.caliper) layer.paint(ctx, this.frame, this.theme);
-    };
-    return { width: this.stack.width, height: this.stack.height, paint };
-  }
-
-  /** Paint what lies on top of the traces, such as the cursor. */
-  paintLayers() {
-    this.layerFrame = null;
-    if (!this.frame) return;
-    const ctx = this.stack.clear(this.stack.over);
-    for (const layer of this.layers) layer.paint(ctx, this.frame, this.theme);
   }
 
   placeLanes([begin, end], channels) {

@@ -11,7 +11,8 @@ const NARROW = 560; // below this width, titles are above the lanes
 export class Stack {
   constructor(box) {
     this.box = box;
-    [this.base, this.over] = box.querySelectorAll("canvas");
+    this.canvases = box.querySelectorAll("canvas");
+    [this.base, this.over] = this.canvases;
   }
 
   get width() {
@@ -28,7 +29,7 @@ export class Stack {
 
   resize(height) {
     this.box.style.height = `${height}px`;
-    for (const canvas of [this.base, this.over]) fitCanvas(canvas, this.width, height);
+    for (const canvas of this.canvases) fitCanvas(canvas, this.width, height);
     this.height = height;
   }
 
@@ -64,7 +65,7 @@ export class Overview {
     const { night } = this.desk;
     this.theme = themeOf(night);
     const isStrip = this.desk.layout.isFolded("overview");
-    const picture = this.picture((lane) => !isStrip || lane.own || ["marks", "events"].includes(lane.kind), isStrip);
+    const picture = this.picture((lane) => !isStrip || lane.own || lane.kind === "marks", isStrip);
     stack.resize(picture.height);
     Object.assign(this, { top: picture.top, span: picture.span, lanesBottom: picture.height - 20 });
     this.own = picture.lanes.find((lane) => lane.own);
@@ -89,11 +90,6 @@ export class Overview {
       paintAxis(ctx, night, span, height, theme, { lights: !isStrip });
     };
     return { width: stack.width, height, top, lanes, span, paint };
-  }
-
-  /** All lanes but the queue, also if the page shows a strip. */
-  get figure() {
-    return this.picture((lane) => lane.kind !== "marks");
   }
 
   inWords(night, lanes) {

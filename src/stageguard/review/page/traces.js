@@ -14,7 +14,7 @@ export const unitText = (unit) => UNIT_TEXTS[unit] ?? unit ?? "";
 /** Return how many µV one unit is, undefined if it is no voltage. */
 export const microvolts = (unit) => TO_MICROVOLT[unit];
 
-/** Paint the current epoch's background, lines of seconds, edges of epochs, and the axis with times. */
+/** Paint the backgrounds of the current epoch and of artefacts, lines of seconds, edges of epochs, and the axis with times. */
 export function paintGrid(ctx, frame, night, cursor, theme) {
   const { begin, end, bottom } = frame;
   const [, fine, strong] = GRIDS.find(([most]) => end - begin <= most);
@@ -26,6 +26,14 @@ export function paintGrid(ctx, frame, night, cursor, theme) {
     ctx.fillStyle = theme.gap;
     ctx.globalAlpha = 0.5;
     ctx.fillRect(left, 0, right - left, bottom);
+    ctx.globalAlpha = 1;
+  }
+  for (let epoch = Math.floor(begin / night.seconds); epoch * night.seconds < end - 1e-9; epoch += 1) {
+    if (night.artefact[epoch] !== 1) continue;
+    const [from, to] = [epoch, epoch + 1].map((at) => frame.xAt(Math.min(end, Math.max(begin, at * night.seconds))));
+    ctx.fillStyle = theme.warn;
+    ctx.globalAlpha = 0.2;
+    ctx.fillRect(from, 0, to - from, bottom);
     ctx.globalAlpha = 1;
   }
   for (let second = Math.ceil(begin / fine) * fine; second <= end + 1e-9; second += fine) {

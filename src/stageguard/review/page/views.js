@@ -41,11 +41,4 @@ export class Frame {
   secondsAt(x) {
     return Math.min(this.end, Math.max(this.begin, this.begin + (x - this.x) / this.perSecond));
   }
-
-  /** Return the index of the lane at a height, null without lanes. */
-  laneAt(y) {
-    if (!this.lanes.length) return null;
-    const nearest = (best, lane, index) => (Math.abs(lane.y - y) < Math.abs(this.lanes[best].y - y) ? index : best);
-    return this.lanes.reduce(nearest, 0);
-  }
 }
