@@ -517,7 +517,7 @@ def test_an_expert_of_another_length_is_refused(tmp_path):
     scoring = tmp_path / "expert.txt"
     scoring.write_text("W\n" * 70)
     session = ReviewSession([asked(path, scoring=scoring)], "anna")
-    assert "70 epochs" in session.errors[0]
+    assert mentions(session.errors[0], "epoch 70", "80 epochs")
     scoring.write_text("W\n" * 80)
     assert ReviewSession([asked(path, scoring=scoring)], "anna").errors == [None]
 

@@ -73,6 +73,7 @@ export class Blocks {
       block = { channels: partsOf(answer, first * night.seconds), bytes: answer.floats.byteLength };
     } catch (error) {
       block = { error: error.message, bytes: 0, failed: performance.now() };
+      setTimeout(arrived, RETRY_MS + 1); // what is drawn then asks again
     }
     if (kept !== this.kept) return; // all were forgotten in the meantime
     this.waiting -= 1;
