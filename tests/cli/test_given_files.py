@@ -217,9 +217,9 @@ def test_recordings_beside_scorings_and_programs_are_no_nights(run, folder):
     (folder / "gen.py").write_text('S=["W","N1","N2","N3","R"]\nprint(S)\n')
     (folder / "probs.data").write_text((folder / "n1.csv").read_text())
     found = find_inputs([folder], None, SCORED)
-    assert names(found) == ["n1.csv", "n2.csv", "probs.data"]
-    assert "gen.py, psg.edf" in found.notes[0]
-    assert names(find_inputs([folder], None, DENSITIES)) == ["n1.csv", "n2.csv", "probs.data"]
+    assert names(found) == ["n1.csv", "n2.csv"]
+    assert "gen.py, probs.data, psg.edf" in found.notes[0]
+    assert names(find_inputs([folder], None, DENSITIES)) == ["n1.csv", "n2.csv"]
 
 
 def test_an_unknown_format_is_said_once(run, folder):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -194,15 +193,16 @@ def _once(nights: Sequence[Input]) -> tuple[list[Input], list[str]]:
 
 def _without_beside(nights: Sequence[Input]) -> tuple[list[Input], list[str]]:
     """Return nights without the files beside an output that are named after it, and a remark on those."""
-    outputs = [night for night in nights if night.path.suffix == ".tsv" and is_output(night.path)]
-    ids: dict[Path, set[str]] = {}
-    for night in outputs:
-        ids.setdefault(night.path.parent, set()).add(night.id)
-    left = [
-        night for night in nights
-        if not night.is_listed and night not in outputs
-        and is_named_after(night.path.name, ids.get(night.path.parent, ()))
-    ]  # fmt: skip
+    outputs = {night.path for night in nights if night.path.suffix == ".tsv" and is_output(night.path)}
+    ids = {(night.path.parent, night.id) for night in nights if night.path in outputs}
+
+    def is_beside(night: Input) -> bool:
+        of_folder = [name for folder, name in ids if folder == night.path.parent]
+        return (
+            not night.is_listed and night.path not in outputs and is_named_after(night.path.name, of_folder)
+        )
+
+    left = list(filter(is_beside, nights)) if outputs else []
     names = listed([night.path.name for night in left], 5)
     remarks = [f"left out, beside outputs of decode: {names}"] if left else []
     return [night for night in nights if night not in left], remarks
@@ -497,7 +497,7 @@ class Wanted:
 
 
 def is_night(path: Path, wanted: Wanted) -> bool | None:
-    """Whether a file is a night by its content; None if the content is of no known kind."""
+    """Whether a file in a folder is a night by its content; None if the content is of no known kind."""
     if path.name.endswith(TSV_SUFFIX):
         return True
     if wanted.format is not None:
@@ -509,6 +509,7 @@ def is_night(path: Path, wanted: Wanted) -> bool | None:
 
 
 def _is_of_kind(path: Path, kind: Kind, stages: Collection[str]) -> bool | None:
+    """Whether a file is of a kind; a table of any program must have the suffix of one, and name stages."""
     try:
         form = detect(path, kind)
     except FileFormatError as error:
@@ -519,21 +520,17 @@ def _is_of_kind(path: Path, kind: Kind, stages: Collection[str]) -> bool | None:
         return _is_scored(path)
     if not form.is_general:
         return True
-    name = (
-        path.name.lower()
-    )  # programs and web pages may name stages, too, so names without a table's suffix need more proof
-    if not name.endswith(form.suffixes) and not any(name.endswith(each.suffixes) for each in formats()):
-        return _is_surely(path, kind, stages)
-    if any(sum(_names_stage(cell, stages) for cell in head) > 1 for head in _heads(path)):
-        return True  # mostly found in the first line, so the other lines are not read
-    if kind == "density":
+    if not any(path.name.lower().endswith(each.suffixes) for each in formats()):
         return False
-    heads = list(_heads(path))
-    first = next((head[0] for head in heads if head and head[0]), "")
-    return (
-        is_stage(first, None)
-        or any(stage_column(head) is not None for head in heads)
-        or column_of_stages(_head_lines(path), is_only=True) is not None
+    text = read_head(path).decode("utf-8-sig", errors="replace")
+    lines = [line for line in text.splitlines()[:HEADER_SEARCH_LINES] if line.strip()]
+    rows = [split_line(line, max(DELIMITERS, key=line.count)) for line in lines]
+    if any(sum(canonical_name(cell) is not None or cell in stages for cell in row) > 1 for row in rows):
+        return True
+    return kind == "hypnogram" and (
+        any(row and is_stage(row[0], None) for row in rows[:1])
+        or any(stage_column(row) is not None for row in rows)
+        or column_of_stages(lines, is_only=True) is not None
     )
 
 
@@ -546,40 +543,3 @@ def _is_scored(path: Path) -> bool:
     except (InputError, OSError):
         pass
     return True
-
-
-def _is_surely(path: Path, kind: Kind, stages: Collection[str]) -> bool:
-    """Whether a text file with an unknown suffix has numbers below stage names, or a stage per line."""
-    lines = _head_lines(path)
-    if kind == "hypnogram" and len(lines) > 1 and all(is_stage(line.strip(), None) for line in lines[:-1]):
-        return True
-    for head, below in pairwise(lines):
-        for mark in DELIMITERS:
-            cells, numbers = split_line(head, mark), split_line(below, mark)
-            n_named = sum(_names_stage(cell, stages) for cell in cells)
-            if n_named > 1 and len(cells) == len(numbers) and sum(map(_is_number, numbers)) >= n_named:
-                return True
-    return False
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell.replace(",", "."))
-    except ValueError:
-        return False
-    return True
-
-
-def _head_lines(path: Path) -> list[str]:
-    text = read_head(path).decode("utf-8-sig", errors="replace")
-    return [line for line in text.splitlines()[:HEADER_SEARCH_LINES] if line.strip()]
-
-
-def _heads(path: Path) -> Iterator[tuple[str, ...]]:
-    """Yield the cells of each line that may be a header, split by each delimiter."""
-    for line in _head_lines(path):
-        yield from (split_line(line, mark) for mark in DELIMITERS if mark in line or mark == ",")
-
-
-def _names_stage(cell: str, stages: Collection[str]) -> bool:
-    return canonical_name(cell) is not None or cell in stages
