@@ -123,7 +123,7 @@ def test_a_file_whose_name_looks_like_a_pattern_is_that_file(nights):
 
 def test_posteriors_beside_the_nights_are_no_nights(run, nights):
     folder = nights / "nights"
-    assert run("decode", folder / "n1.csv", "-p", PROFILE, "--posterior", "--draws", "2").code == 0
+    assert run("decode", "--posterior", folder / "n1.csv", "--profile", PROFILE, "--draws", "2").code == 0
     assert (folder / "n1.posterior.csv").exists() and (folder / "n1.draws.npz").exists()
     assert names(find_inputs([folder], None, DENSITIES)) == ["n1", "n2", "n10"]
 
@@ -132,7 +132,7 @@ def test_a_pattern_or_a_folder_without_nights_is_one_line(run, nights):
     line = error_line(run("decode", nights / "*.npz", "-p", PROFILE))
     assert line == f"no file matches '{nights / '*.npz'}'. Check the folder and the pattern."
     (nights / "empty").mkdir()
-    line = error_line(run("check", nights / "empty", "-p", PROFILE))
+    line = error_line(run("stats", nights / "empty", "-p", PROFILE))
     assert mentions(line, "empty", "no hypnograms or")
 
 
@@ -144,7 +144,7 @@ def test_an_empty_name_is_not_this_folder(run, arguments):
 
 
 def test_a_command_without_files_says_what_it_wants(run):
-    for command in ("decode", "check", "stats", "compare"):
+    for command in ("decode", "stats", "compare"):
         ran = run(command, "-p", PROFILE)
         assert ran.code == 2
         assert "--list" in ran.err
@@ -168,7 +168,7 @@ def test_lights_of_the_list_reach_the_statistics(run, nights):
     night = sg.decode(sg.read_density(nights / "nights" / "n1.csv"), PROFILE)
     expected = sg.sleep_statistics(night, lights_off=600.0, lights_on=5400.0).tst_minutes
     assert expected != sg.sleep_statistics(night).tst_minutes
-    report = run("stats", path, "-p", PROFILE, "--json").json["nights"][0]
+    report = run("stats", path, "-p", PROFILE, "--json").nights[0]
     assert report["after"]["tst_minutes"] == expected
     assert report["after"]["tib_minutes"] == 80.0
     report = run("decode", path, "-p", PROFILE, "--json").lines[0]
@@ -181,7 +181,7 @@ def test_lights_of_the_list_reach_the_statistics(run, nights):
 
 def test_lights_of_the_command_go_before_those_of_the_list(run, nights):
     path = sample_list(nights, "id probabilities lights_off lights_on", "a nights/n1.csv 600 5400")
-    (report,) = run("stats", path, "--lights-off", "0", "--json").json["nights"]
+    (report,) = run("stats", path, "--lights-off", "0", "--json").nights
     assert report["lights"] == "lights off at 0 s (epoch 1), lights on at 5400 s (epoch 181)"
     assert mentions(report["notes"], "--lights-off", "600.0")
 
@@ -190,12 +190,11 @@ def test_lights_that_decode_knew_are_known_to_the_next_command(run, nights):
     path = sample_list(nights, "id probabilities lights_off lights_on", "a nights/n1.csv 600 5400")
     out, words = nights / "out", "lights off at 600 s (epoch 21), lights on at 5400 s (epoch 181)"
     assert run("decode", path, "-p", PROFILE, "-o", out).code == 0
-    assert run("stats", out, "--json").json["nights"][0]["lights"] == words
-    assert run("check", out, "--json").json[0]["lights"] == words
+    assert run("stats", out, "--json").nights[0]["lights"] == words
     assert run("report", out / "a.hypnogram.tsv", "--json").json["lights"] == words
-    model = run("intervals", out / "a.hypnogram.tsv", "--method", "model", "--draws", "10", "--json").json[0]
+    model = run("stats", "--intervals", out, "--draws", "10", "--json").lines[0]
     assert model["lights"] == words
-    other = run("stats", out, "--lights-off", "1200", "--json").json["nights"][0]["lights"]
+    other = run("stats", out, "--lights-off", "1200", "--json").nights[0]["lights"]
     assert other == words.replace("600 s (epoch 21)", "1200 s (epoch 41)")
 
 
@@ -205,18 +204,18 @@ def test_scorings_of_the_list_are_the_experts(run, nights):
     expert = sg.read_hypnogram(nights / "experts" / "n1.txt")
     argmax = sg.read_density(nights / "nights" / "n1.csv").argmax
     assert report["agreement"]["argmax"]["accuracy"] == np.mean(argmax == expert.labels)
-    assert "expert" in run("stats", path, "-p", PROFILE, "--json").json["nights"][0]
+    assert "expert" in run("stats", path, "-p", PROFILE, "--json").nights[0]
     alone = sample_list(nights, "id scoring", "a experts/n1.txt")
-    assert run("check", alone, "-p", PROFILE, "--json").json[0]["checked"] == "stages"
+    assert "before" not in run("stats", alone, "-p", PROFILE, "--json").nights[0]
 
 
 def test_a_list_says_more_about_files_that_are_given(run, nights):
     path = sample_list(nights, "id scoring lights_off", "n1 experts/n1.txt 600", "n2 experts/n2.txt 0")
     outputs = nights / "out"
     assert run("decode", nights / "nights" / "n1.csv", "-p", PROFILE, "-o", outputs).code == 0
-    result = run("stats", outputs, "--list", path, "--json").json
-    assert result["nights"][0]["expert"]["tib_minutes"] == 110.0
-    assert mentions(result["notes"], "samples.tsv", "among", "n2")
+    result = run("stats", outputs, "--list", path, "--json")
+    assert result.nights[0]["expert"]["tib_minutes"] == 110.0
+    assert mentions(result.cohort["notes"], "samples.tsv", "among", "n2")
     line = error_line(run("stats", nights / "nights" / "n10.csv", "--list", path))
     assert mentions(line, "samples.tsv", "n10")
 
@@ -240,22 +239,22 @@ def test_a_start_in_the_list_is_when_the_night_began(run, nights):
     assert ran.code == 0, ran.lines
     start = sg.read_hypnogram(nights / "out" / "a.hypnogram.tsv").start
     assert start is not None and (start.hour, start.minute) == (22, 30)
-    (report,) = run("stats", path, "--json").json["nights"]
+    (report,) = run("stats", path, "--json").nights
     assert report["lights"] == "lights off at 22:40:00, 600 s (epoch 21)"
     wrong = sample_list(nights, "id probabilities start", "a nights/n1.csv 600")
     line = error_line(run("stats", wrong))
     assert mentions(line, 2, "'600'", 22, 30, 2024, "05", "01T22")
 
 
-def test_check_keeps_to_the_lights_of_the_list(run, nights):
+def test_validity_keeps_to_the_lights_of_the_list(run, nights):
     path = sample_list(nights, "id scoring lights_off lights_on", "a experts/n1.txt 600 5400")
-    (report,) = run("check", path, "-p", PROFILE, "--json").json
+    (report,) = run("stats", path, "-p", PROFILE, "--json").nights
     expert = sg.read_hypnogram(nights / "experts" / "n1.txt")
     inside = sg.validity(expert, PROFILE, lights_off=600, lights_on=5400)
-    assert report["n_epochs_scored"] == inside.n_epochs_scored < sg.validity(expert, PROFILE).n_epochs_scored
-    assert (
-        report["indicators"]["fragmentation_index"]["value"] == inside.indicators["fragmentation_index"].value
-    )
+    found = report["validity"]
+    assert found["n_epochs_scored"] == inside.n_epochs_scored < sg.validity(expert, PROFILE).n_epochs_scored
+    value = inside.indicators["fragmentation_index"].value
+    assert found["indicators"]["fragmentation_index"]["value"] == value
     assert report["lights"] == "lights off at 600 s (epoch 21), lights on at 5400 s (epoch 181)"
 
 
@@ -407,14 +406,13 @@ def test_any_bytes_are_a_typed_error_or_a_list(tmp_path_factory, data):
         assert "samples.tsv: " in str(error)
 
 
-@pytest.mark.parametrize("command", ["check", "stats", "compare", "report", "fit"])
+@pytest.mark.parametrize("command", ["stats", "compare", "report", "fit"])
 def test_numbered_scorings_are_read_as_told(run, nights, command, tmp_path):
     expert = sg.read_hypnogram(nights / "experts" / "n1.txt")
     for name, labels in (("first", expert.labels), ("second", np.roll(expert.labels, 1))):
         (nights / f"{name}.txt").write_text("\n".join(map(str, labels.tolist())) + "\n")
     numbers, night = nights / "first.txt", nights / "nights" / "n1.csv"
     arguments = {
-        "check": (numbers, "-p", PROFILE),
         "stats": (numbers,),
         "compare": (numbers, night),
         "report": (night, "-p", PROFILE, "--expert", numbers, "-o", tmp_path / "night.html"),
