@@ -93,7 +93,7 @@ def test_a_column_that_may_run_either_way_is_asked_about(tmp_path, name):
         ("onset\tquality", rows(30 * np.arange(N - 1), BETA[1:]), ("epoch", "330 s")),
         ("onset\tquality", rows(30 * np.arange(N + 1), [*BETA, 0]), ("goes on after", "last")),
         ("quality", [f"{value:g}" for value in BETA[1:]], ("11 rows", "12 epochs")),
-        ("time\tquality", [f"soon\t{value:g}" for value in BETA], ("begins", "'soon'")),
+        ("time\tquality", [f"soon\t{value:g}" for value in BETA], ("line 2", "'soon'")),
         ("night\tquality", rows([1] * 6 + [2] * 6, BETA), (2, "recordings by its")),
         ("quality\tlost", rows(BETA, BETA), ("columns", "quality and lost")),
         ("onset\tquality", rows(30 * np.arange(N), [*BETA[:-1], 1.5]), ("line 13: expected a quality",)),

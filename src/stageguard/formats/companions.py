@@ -340,7 +340,7 @@ def read_quality(path: Path) -> QualityTable:
         values = 1.0 - values
     times, _ = other_columns(table, (column,))
     is_timed = times.onset is not None or times.epoch is not None
-    return QualityTable(path, values, read_timing(path, times, table.lines, needs_length=False), is_timed)
+    return QualityTable(path, values, read_timing(path, times, table.lines), is_timed)
 
 
 def _quality_column(path: Path, table: Table, header: list[str]) -> int:

@@ -23,7 +23,6 @@ DELIMITERS = ("\t", ";", ",")
 HEADER_SEARCH_LINES = 20
 MOST_COLUMNS = 10_000
 _SPACES = " \t\x0b\x0c\x1c\x1d\x1e\x1f"  # ASCII characters that `strip` removes
-_COMMA = re.compile(r"^([+-]?\d*),(\d+)$", re.ASCII)  # a cell that is a number with a decimal comma
 _CLOCK_TIME = re.compile(r"\d{1,2}:\d{2}(:\d{2})?")
 
 Row = Sequence[str]
@@ -191,7 +190,7 @@ def find_rows(path: Path, lines: Sequence[str], is_header: Callable[[Sequence[st
             table = rows_below(path, lines, number, delimiter, header)
             columns, notes = table.columns, table.notes
             if delimiter == ";":
-                columns = [tuple([_COMMA.sub(r"\1.\2", cell) for cell in column]) for column in columns]
+                columns = [tuple(table.times(column)) for column in range(len(header))]
                 if columns != table.columns:
                     notes = ("decimal commas were read as points", *notes)
             names = tuple(name.casefold() for name in header)

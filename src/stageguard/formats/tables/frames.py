@@ -17,7 +17,7 @@ from stageguard.formats.night import FileOptions, RawDensity, RawHypnogram, Wher
 from stageguard.formats.tables.one_night import DECODED_COLUMNS
 from stageguard.formats.tables.probabilities import choose_columns, density_of_table, stage_of
 from stageguard.formats.tables.row_times import INDEX, meaning_of, nameless_index
-from stageguard.formats.tables.table import NAMELESS, NO_INDEX, IndexColumns, Meaning, Table, time_cells
+from stageguard.formats.tables.table import NAMELESS, NO_INDEX, IndexColumns, Table, time_cells
 from stageguard.formats.tools import luna, yasa
 
 Raw = TypeVar("Raw", RawDensity, RawHypnogram)
@@ -89,51 +89,31 @@ def density_of_mapping(source: Mapping[Any, Any], options: FileOptions) -> RawDe
 
 def density_of_xarray(source: Any, options: FileOptions) -> RawDensity:
     """Return the probabilities in an `xarray.DataArray` of epochs and stages, or in a `Dataset`."""
-    where = type_name(source)
+    where, dims = type_name(source), list(source.dims)
     if type(source).__name__ == "Dataset":
-        columns = [(_column_name(name), source[name].to_numpy()) for name in source.data_vars]
-        epoch_dim = next(iter(source.dims), None)
+        frame = source.to_dataframe()
+    elif source.ndim != 2:
+        raise file_error(where, f"has shape {source.shape}, expected two dimensions: epochs and stages.")
     else:
-        if source.ndim != 2:
-            raise file_error(where, f"has shape {source.shape}, expected two dimensions: epochs and stages.")
-        names, stage_axis = _stage_axis(where, source, options)
-        matrix = source.to_numpy() if stage_axis == 1 else source.to_numpy().T
-        if matrix.shape[1] != len(names):
-            raise file_error(where, f"has {matrix.shape[1]} columns, but {len(names)} stages are named.")
-        columns = list(zip(names, matrix.T, strict=True))
-        epoch_dim = source.dims[1 - stage_axis]
-    raw = density_of_frame(array_table(where, columns, _coordinate(source, epoch_dim)), options)
+        frame, names = source.to_pandas(), options.stages or ()
+        has_stages = [sum(stage_of(str(name)) is not None for name in axis[:200]) > 1 for axis in frame.axes]
+        if has_stages[0] or (not any(has_stages) and frame.shape[0] == len(names) != frame.shape[1]):
+            frame, dims = frame.T, dims[::-1]
+        if not any(has_stages):
+            if len(names) != frame.shape[1]:
+                example = "stages=['W', 'N1', 'N2', 'N3', 'R']"
+                problem = (
+                    f"names no stages for its {frame.shape[1]} columns. Name them, for example {example}."
+                )
+                raise file_error(where, problem)
+            frame.columns = list(names)
+    if dims[0] not in source.coords:
+        frame.index.name = None
+    raw = density_of_frame(replace(pandas_table(frame), path=where), options)
     seconds = source.attrs.get("epoch_seconds")
     if raw.epoch_seconds is not None or isinstance(seconds, bool) or not isinstance(seconds, int | float):
         return raw
     return replace(raw, epoch_seconds=float(seconds))
-
-
-def _stage_axis(where: str, source: Any, options: FileOptions) -> tuple[tuple[str, ...], int]:
-    """Return the names of the stages, and the axis of the stages in a `DataArray`."""
-    for axis, dim in enumerate(source.dims):
-        if dim in source.coords:
-            names = tuple(str(name) for name in source.coords[dim].to_numpy())
-            if sum(stage_of(name) is not None for name in names[:200]) > 1:
-                return names, axis
-    if options.stages is None:
-        raise file_error(
-            where, "names no stages in its coordinates. Say what the columns are with stages, for "
-            "example stages=['W', 'N1', 'N2', 'N3', 'R']."
-        )  # fmt: skip
-    n_stages = len(options.stages)
-    return options.stages, 0 if source.shape[0] == n_stages != source.shape[1] else 1
-
-
-def _coordinate(source: Any, dim: Any) -> IndexColumns:
-    """Return the coordinate along the epochs, if it tells times."""
-    if dim is None or dim not in source.coords:
-        return NO_INDEX
-    values, name = source.coords[dim].to_numpy(), f"{dim} coordinate"
-    meaning = Meaning("onset", 1.0, True) if values.dtype.kind in "mM" else meaning_of(str(dim))
-    if meaning is None:
-        return NO_INDEX
-    return IndexColumns([(name, time_cells(type_name(source), values))], {name: meaning})
 
 
 def pandas_table(source: Any) -> Table:

@@ -141,7 +141,7 @@ def other_columns(
             timed[name] = table.times(column)
         elif name.casefold() not in expected:
             ignored.append(name)
-    times = row_times(where, list(timed.items()), index.meanings)
+    times = row_times(where, timed.items(), index.meanings, table.lines_of_file)
     return replace(times, notes=index.notes + times.notes), tuple(ignored)
 
 
@@ -240,20 +240,14 @@ def _headerless_layout(path: Path, lines: Sequence[str], stages: Sequence[str] |
         columns = tuple(range(len(cells) - counted, len(cells)))
         header = (*cells[: len(cells) - counted], *stages)
         return Layout(delimiter, header, first, StageColumns(columns, tuple(stages)), (note,))
-    if not cells or not all(is_number(cell) for cell in cells):
+    example = "a header with stage names such as W,N1,N2,N3,R"
+    if not cells or not all(map(is_number, cells)):
         shown = ", ".join(cells[:8]) or lines[0][:40]
-        raise file_error(
-            path,
-            f"line {first + 1} names no stages (got: {shown[:80]}). "
-            "Expected a header with stage names such as W,N1,N2,N3,R.",
-        )
+        raise file_error(path, f"line {first + 1} names no stages (got: {shown[:80]}). Expected {example}.")
     if stages is None or len(stages) != len(cells):
-        raise file_error(
-            path,
-            f"has no header: line {first + 1} holds {len(cells)} number{'s' * (len(cells) != 1)}. Add a "
-            "header with stage names such as W,N1,N2,N3,R, or name every column in order: "
-            "--stages W,N1,N2,N3,R.",
-        )
+        found = f"line {first + 1} holds {len(cells)} number{'s' * (len(cells) != 1)}"
+        expected = f"Add {example}, or name every column in order: --stages W,N1,N2,N3,R."
+        raise file_error(path, f"has no header: {found}. {expected}")
     names = tuple(stages)
     note = f"no header: columns read as {listed(names)}"
     return Layout(delimiter, names, first - 1, StageColumns(tuple(range(len(names))), names), (note,))
@@ -261,10 +255,11 @@ def _headerless_layout(path: Path, lines: Sequence[str], stages: Sequence[str] |
 
 def _column_of(path: Where, stage: str, header: Sequence[str]) -> int:
     """Return the column of a stage the caller named: by exact name, then ignoring case, then by alias."""
+    meaning = stage_of(stage)
     tests = (
         lambda cell: cell == stage,
         lambda cell: cell.casefold() == stage.casefold(),
-        lambda cell: stage_of(cell) is not None and stage_of(cell) == stage_of(stage),
+        lambda cell: meaning is not None and stage_of(cell) == meaning,
     )
     for test in tests:
         matches = [i for i, cell in enumerate(header) if test(cell)]
@@ -296,19 +291,14 @@ def _strip_comment(line: str) -> str:
 
 
 def _spaces_to_tabs(text: str) -> tuple[str, bool]:
-    """Replace spaces between cells by tabs; return the text, and whether anything was replaced.
+    """Replace spaces between cells by tabs, as NumPy writes them; return the text, and whether any was.
 
-    This applies only to text without another delimiter whose header names only stages, or whose first row
-    holds only numbers.
+    This applies only to text without another delimiter in which a row holds only numbers or names of stages.
     """
     start = text[:_LOOKED_AT]
-    if _DELIMITED.search(start) or " " not in start:
-        return text, False
-    lines = start.split("\n")
-    heads = [_strip_comment(line).split() for line in lines[:HEADER_SEARCH_LINES]]
-    numbers = next((line.split() for line in lines if line.strip() and not line.startswith("#")), [])
-    is_named = any(len(cells) > 1 and all(map(stage_of, cells)) for cells in heads)
-    if len(numbers) < 2 or not (is_named or all(map(is_number, numbers))):
+    rows = [_strip_comment(line).split() for line in start.split("\n", HEADER_SEARCH_LINES)[:-1]]
+    is_table = any(len(row) > 1 and (all(map(stage_of, row)) or all(map(is_number, row))) for row in rows)
+    if _DELIMITED.search(start) or not is_table:
         return text, False
     return "\n".join("\t".join(line.split()) for line in text.split("\n")), True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
@@ -12,6 +12,7 @@ import numpy as np
 
 from stageguard.arrays import DAY_SECONDS, Floats
 from stageguard.checks import MISSING_WORDS
+from stageguard.errors import FileFormatError
 from stageguard.files import file_error
 from stageguard.formats.night import Where
 from stageguard.formats.tables.table import (
@@ -21,6 +22,7 @@ from stageguard.formats.tables.table import (
     Meaning,
     Role,
     cell_text,
+    row_name,
     time_cells,
 )
 from stageguard.formats.tables.timing import TOLERANCE, RowTimes, durations_by_onsets
@@ -47,14 +49,8 @@ class Parsed(NamedTuple):
     kind: Literal["numbers", "clock", "dates"]
     values: Floats
     first: datetime | None = None
-
-
-class TimeColumn(NamedTuple):
-    """A column that says when rows are, whether its name leaves no doubt about the unit, and its values."""
-
-    name: str
-    is_plain: bool
-    cells: Parsed
+    name: str = ""
+    is_plain: bool = False  # whether the name of the column leaves no doubt about the unit
 
 
 @lru_cache(maxsize=4096)
@@ -93,122 +89,134 @@ def parse_cells(cells: Sequence[str]) -> Parsed | None:
 
 def row_times(
     where: Where,
-    columns: Sequence[tuple[str, Sequence[str] | Floats]],
+    columns: Iterable[tuple[str, Cells]],
     meanings: Mapping[str, Meaning] | None = None,
+    lines: Sequence[int] | None = None,
 ) -> RowTimes:
     """Return when rows are, from the columns that tell times by their names or `meanings`.
 
-    Cells are texts as in the table, or numbers if they have been read already.
+    Cells are texts as in the table, or numbers. A column that cannot be read is an error, unless another one
+    says which epochs the rows are. Errors name rows by their `lines`, or count them from 0.
     """
-    by_role: dict[str, list[TimeColumn]] = {}
-    used, unread, notes = [], [], []
+    by_role: dict[Role, list[Parsed]] = {}
+    used, notes, problem = list[str](), list[str](), None
     for name, cells in columns:
         meaning = (meanings or {}).get(name) or meaning_of(name)
         if meaning is None or not len(cells):
             continue
         used.append(name)
-        parsed = _parse_column(cells, meaning)
-        if parsed is None:
-            texts = (str(cell).strip() for cell in cells)
-            if text := next((text for text in texts if text.casefold() not in MISSING_WORDS), ""):
-                unread.append((name, text))
-            why = f"begins with {text[:40]!r}, no number" if text else "is empty"
-            notes.append(f"the {name} column {why}: not used")
+        try:
+            parsed = _parse_column(where, name, cells, meaning, lines)
+        except FileFormatError as error:
+            if meaning.is_plain:
+                raise
+            problem = problem or error
+            notes.append(f"the {name} column holds no times: not used")
             continue
-        _refuse_doubtful(where, name, meaning, parsed)
-        by_role.setdefault(meaning.role, []).append(TimeColumn(name, meaning.is_plain, parsed))
-    return _joined(where, by_role, RowTimes(used=tuple(used), unread=tuple(unread), notes=tuple(notes)))
+        if parsed is None:
+            notes.append(f"the {name} column is empty: not used")
+        else:
+            by_role.setdefault(meaning.role, []).append(parsed._replace(name=name, is_plain=meaning.is_plain))
+    if problem is not None and not {"onset", "epoch"} & {*by_role}:
+        raise problem
+    return _joined(where, by_role, tuple(used), tuple(notes))
 
 
-def _joined(where: Where, by_role: dict[str, list[TimeColumn]], rest: RowTimes) -> RowTimes:
-    onsets = by_role.get("onset", [])
-    onsets.sort(key=lambda each: (each.cells.kind != "numbers", not each.is_plain))
+def _joined(
+    where: Where, by_role: Mapping[Role, Sequence[Parsed]], used: tuple[str, ...], notes: tuple[str, ...]
+) -> RowTimes:
+    onsets = sorted(by_role.get("onset", ()), key=lambda each: (each.kind != "numbers", not each.is_plain))
     onset, lasting, start, name, length_name = None, None, None, "onset", "duration"
-    notes = rest.notes
     if onsets:
-        name, first = onsets[0].name, onsets[0].cells
+        name, first = onsets[0].name, onsets[0]
         onset = first.values - (first.values[0] if first.kind == "clock" else 0.0)
-        dated = next((each.cells.first for each in onsets if each.cells.first is not None), None)
+        dated = next((each.first for each in onsets if each.first is not None), None)
         start = None if dated is None else dated - timedelta(seconds=float(onset[0]))
-        clock = next((each.name for each in onsets if each.cells.kind == "clock"), None)
+        clock = next((each.name for each in onsets if each.kind == "clock"), None)
         if clock is not None and dated is None:
             notes += (f"the {clock} column tells a time of day without a date: no start time is kept",)
     if "duration" in by_role:
-        lasting = by_role["duration"][0].cells.values
+        lasting = by_role["duration"][0].values
     elif ends := by_role.get("end"):
         length_name = ends[0].name
         if onsets:
             lasting = _seconds_between(where, onsets[0], ends)
         else:
             name = length_name
-            onset, lasting = _before(where, name, ends[0].cells)
-            if ends[0].cells.first is not None:
-                start = ends[0].cells.first - timedelta(seconds=float(lasting[0]))
+            onset, lasting = _before(where, ends[0])
+            if ends[0].first is not None:
+                start = ends[0].first - timedelta(seconds=float(lasting[0]))
             notes += (f"the {name} column tells when epochs end",)
     if onset is not None and lasting is not None:
         lasting, remarks = durations_by_onsets(onset, lasting)
         notes += remarks
-    epoch = by_role["epoch"][0].cells.values if "epoch" in by_role else None
-    return RowTimes(onset, lasting, epoch, start, rest.used, rest.unread, notes, name, length_name)
+    epoch = by_role["epoch"][0].values if "epoch" in by_role else None
+    return RowTimes(onset, lasting, epoch, start, used, notes, name, length_name)
 
 
-def _before(where: Where, name: str, ends: Parsed) -> tuple[Floats, Floats]:
+def _before(where: Where, ends: Parsed) -> tuple[Floats, Floats]:
     """Return onsets and durations of epochs of one length that tell only their ends."""
     steps = np.diff(ends.values)
     if not len(steps) or not steps[0] > 0 or np.ptp(steps) > TOLERANCE * steps[0]:
         raise file_error(
-            where, f"its column {name} tells when rows end, expected a column onset, too, in seconds."
+            where, f"its column {ends.name} tells when rows end, expected a column onset, too, in seconds."
         )
     step = float(np.median(steps))
     first = float(ends.values[0]) if ends.kind == "numbers" else step
     return ends.values - ends.values[0] + first - step, np.full(len(ends.values), step)
 
 
-def _seconds_between(where: Where, begin: TimeColumn, ends: Sequence[TimeColumn]) -> Floats:
+def _seconds_between(where: Where, begin: Parsed, ends: Sequence[Parsed]) -> Floats:
     """Return the seconds from begins to ends; a clock may pass midnight in between."""
-    first = begin.cells
-    end = next((each.cells for each in ends if each.cells.kind == first.kind), None)
+    end = next((each for each in ends if each.kind == begin.kind), None)
     if end is None:
         raise file_error(
             where,
             f"its columns {begin.name} and {ends[0].name} tell times in different ways, expected both in "
             "seconds or both of the clock.",
         )
-    if first.kind == "clock":
-        return (end.values - first.values) % DAY_SECONDS
-    shift = (end.first - first.first).total_seconds() if end.first and first.first else 0.0
-    return end.values - first.values + shift
+    if begin.kind == "clock":
+        return (end.values - begin.values) % DAY_SECONDS
+    shift = (end.first - begin.first).total_seconds() if end.first and begin.first else 0.0
+    return end.values - begin.values + shift
 
 
-def _parse_column(cells: Sequence[str] | Floats, meaning: Meaning) -> Parsed | None:
-    if isinstance(cells, np.ndarray) and cells.dtype.kind != "O":
-        return Parsed("numbers", cells * meaning.factor) if np.isfinite(cells).all() else None
-    texts = [cell.strip() for cell in cells]
+def _parse_column(
+    where: Where, name: str, cells: Cells, meaning: Meaning, lines: Sequence[int] | None
+) -> Parsed | None:
+    """Return the times of a column, None if it is empty; refuse cells that are not of one kind."""
+    texts = [str(cell).strip() for cell in cells]
+    is_missing = np.array([text.casefold() in MISSING_WORDS for text in texts])
+    if is_missing.all():
+        return None
     if meaning.role == "duration":  # events may lack a duration
-        is_missing = np.array([text.casefold() in MISSING_WORDS for text in texts])
         known = _numbers([text for text, missing in zip(texts, is_missing, strict=True) if not missing])
-        if known is None:
-            return None
         values = np.full(len(texts), np.nan)
-        values[~is_missing] = known * meaning.factor
-        return Parsed("numbers", values)
-    parsed = parse_cells(texts)
-    if parsed is None or parsed.kind == "numbers":
-        return None if parsed is None else Parsed("numbers", parsed.values * meaning.factor)
-    return parsed if meaning.role in ("onset", "end") else None
-
-
-def _refuse_doubtful(where: Where, name: str, meaning: Meaning, parsed: Parsed) -> None:
-    """Refuse numbers that may not be seconds."""
-    if meaning.is_plain or meaning.role != "onset" or parsed.kind != "numbers" or len(parsed.values) < 2:
-        return
-    step = float(np.median(np.diff(parsed.values)))
-    if 0 < step < SHORTEST_DOUBTLESS:
+        if known is not None:
+            values[~is_missing] = known
+        parsed = None if known is None else Parsed("numbers", values)
+    else:
+        parsed = parse_cells(texts)
+    if parsed is None or (parsed.kind != "numbers" and meaning.role not in ("onset", "end")):
+        kinds = [each and each.kind for each in (parse_cells([text]) for text in texts)]
+        row = next((k for k, kind in enumerate(kinds) if kind is None or kind != kinds[0]), 0)
+        expected = "seconds, hh:mm:ss, or a date and time such as 2024-05-01T22:30:00"
+        if meaning.role in ("duration", "epoch"):
+            expected = "seconds" if meaning.role == "duration" else "a number"
+        problem = f"column {name!r}: expected {expected}, got {texts[row][:40]!r}."
+        raise file_error(where, f"{row_name(lines, row)}, {problem}")
+    if parsed.kind != "numbers":
+        return parsed
+    parsed = parsed._replace(values=parsed.values * meaning.factor)
+    if meaning.is_plain or meaning.role != "onset" or len(texts) < 2:
+        return parsed
+    if 0 < (step := float(np.median(np.diff(parsed.values)))) < SHORTEST_DOUBTLESS:
         raise file_error(
             where,
             f"its column {name} counts by {step:.10g}, which may be seconds, minutes, hours or epochs. Name "
             "it onset if it holds seconds, and epoch if it counts epochs.",
         )
+    return parsed
 
 
 def _numbers(texts: Sequence[str]) -> Floats | None:

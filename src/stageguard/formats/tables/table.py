@@ -7,6 +7,7 @@ columns mean is decided in `probabilities` and `tools.text`, once for all source
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, tzinfo
@@ -21,6 +22,7 @@ from stageguard.files import file_error
 from stageguard.formats.night import Where
 from stageguard.guard import kernels
 
+_COMMA = re.compile(r"^([+-]?\d*),(\d+)$", re.ASCII)  # a cell that is a number with a decimal comma
 NAMELESS = ("", "unnamed: 0", "__index_level_0__")  # names that files give to an index without a name
 
 Role = Literal["onset", "end", "duration", "epoch"]
@@ -139,20 +141,11 @@ class Table:
         return values, has_commas
 
     def times(self, column: int) -> Cells:
-        """Return a column that times rows, as numbers if it holds numbers.
-
-        A text column whose first number is a number must hold numbers alone.
-        """
+        """Return a column that times rows: texts, with points for decimal commas, or numbers."""
         cells = self.columns[column]
         if isinstance(cells, np.ndarray):
             return time_cells(self.path, cells)
-        first = next(filter(is_filled, cells), "")
-        if not is_number(first if self.delimiter == "," else first.replace(",", ".")):
-            return cells
-        values, _ = self.numbers(column)
-        for row in np.flatnonzero(~np.isfinite(values))[:1].tolist():
-            raise self.cell_error(row, self.header[column], "a number", cells[row])
-        return values
+        return cells if self.delimiter == "," else [_COMMA.sub(r"\1.\2", cell) for cell in cells]
 
     def cell_error(self, row: int, name: str, expected: str, cell: str) -> Exception:
         """Return the error that says what a cell holds and what was expected."""
@@ -212,8 +205,3 @@ def is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def is_filled(cell: str) -> bool:
-    """Whether a cell holds something."""
-    return cell.casefold() not in MISSING_WORDS

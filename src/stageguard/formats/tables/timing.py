@@ -28,7 +28,6 @@ class RowTimes:
     epoch: Floats | None = None
     start: datetime | None = None  # date and time of second 0
     used: tuple[str, ...] = ()  # names of the columns that tell times
-    unread: tuple[tuple[str, str], ...] = ()  # such columns that could not be read, with their first cells
     notes: tuple[str, ...] = ()
     onset_name: str = "onset"
     length_name: str = "duration"  # of the column that says how long rows last
@@ -54,24 +53,13 @@ def read_timing(
     given: float | None = None,
     missing: str = "read as without evidence",
     fills_lead: bool = True,
-    needs_length: bool = True,
 ) -> Timing:
     """Return epoch length and gaps of rows that are one epoch each; refuse anything but forward steps.
 
     Onsets count from the recording's start. Skipped epochs are `missing`, and so are whole epochs before the
     first row if `fills_lead`. Columns that disagree are an error. Errors name rows by their `lines`, or count
-    them from 0 without lines. With a single row, the epoch length is `given` by the caller. A column of times
-    that cannot be read is an error unless others say which epochs rows are and, if `needs_length`, how long.
+    them from 0 without lines. With a single row, the epoch length is `given` by the caller.
     """
-    is_placed = times.onset is not None or times.epoch is not None
-    is_measured = given is not None or times.onset is not None or times.lasting is not None
-    if times.unread and not (is_placed and (is_measured or not needs_length)):
-        name, text = times.unread[0]  # without it gaps would close up, and rows of 10 s become 30 s
-        raise file_error(
-            path,
-            f"its column {name} begins with {text[:40]!r}, expected seconds, hh:mm:ss, or a date and time "
-            "such as 2024-05-01T22:30:00. Rewrite it; if the rows are all epochs in order, remove it.",
-        )
     lasting = times.lasting if times.lasting is not None and np.isfinite(times.lasting).all() else None
     n_rows = next((len(each) for each in (times.onset, lasting, times.epoch) if each is not None), 0)
     seconds = None if lasting is None else _one_duration(path, lasting, lines)

@@ -61,7 +61,7 @@ from stageguard.formats.tables.delimited import (
 from stageguard.formats.tables.one_night import refuse_several
 from stageguard.formats.tables.row_times import INDEX, nameless_index, row_times
 from stageguard.formats.tables.table import NAMELESS, IndexColumns, Meaning, Table, as_number, row_name
-from stageguard.formats.tables.timing import TIMING_COLUMNS, TOLERANCE, RowTimes, read_timing
+from stageguard.formats.tables.timing import TOLERANCE, RowTimes, read_timing
 from stageguard.formats.tools.arrays import load_plain
 from stageguard.guard.decoding import steered_by
 from stageguard.measures.cohort import DecodedFacts
@@ -153,11 +153,8 @@ def from_table(path: Path, table: Table, options: FileOptions) -> RawHypnogram:
     table = _name_index(path, table)
     others = [column_name for column_name in dict.fromkeys(table.header) if column_name != name]
     times = row_times(
-        path, [(column_name, table.column(column_name)) for column_name in others], table.index.meanings
+        path, [(each, table.column(each)) for each in others], table.index.meanings, table.lines
     )
-    for column_name, _ in times.unread:
-        if column_name in TIMING_COLUMNS:
-            _refuse_texts(table, column_name)
     is_own = recorded is not None or ARGMAX_COLUMN in table.header or _is_own_table(table.header)
     if (
         times.onset is not None
@@ -234,14 +231,6 @@ def _refuse_doubtful(path: Path, table: Table, times: RowTimes) -> None:
             f"{steps.min():g} s apart: stages that last, or epochs that are missing? Add a column duration "
             "in seconds, or write one row per epoch, ? for unscored epochs.",
         )
-
-
-def _refuse_texts(table: Table, name: str) -> None:
-    """Refuse a column that must hold numbers; the error names its first other cell."""
-    wanted = "a number" if name == "epoch" else "seconds"
-    for row, cell in enumerate(table.column(name)):
-        if as_number(cell) is None and not (name == "duration" and cell.casefold() in UNSCORED_WORDS):
-            raise table.cell_error(row, name, wanted, cell)
 
 
 def _other_columns(table: Table, name: str, times: RowTimes, *, is_own: bool = False) -> tuple[str, ...]:
