@@ -11,7 +11,7 @@ from click import UsageError
 from stageguard.cli.graded_files import refuse_ungraded
 from stageguard.cli.scored_files import Experts, ReadOptions, ScoredFile, read_expert, read_night
 from stageguard.errors import InputError
-from stageguard.formats.companions import ListRow, in_list_words, read_groups
+from stageguard.formats.companions import ListRow, read_groups
 from stageguard.formats.density import listed
 from stageguard.measures.cohort import CohortNight, MeasuredScorings, measure_night
 from stageguard.measures.grade import GradeCard
@@ -91,14 +91,11 @@ class CohortReader:
         expert = None if path is None else read_expert(path, scored.final, self.reading)
         lights = lights_of(night, *self.measuring.lights)
         measuring = replace(self.measuring, lights_off=lights.off, lights_on=lights.on)
-        try:
-            scorings = CohortNight(
-                *(night.id, scored.before, scored.after, expert, scored.profile),
-                *(scored.steered, scored.decoded, scored.period),
-            )
-            measured = measure_night(scorings, measuring)
-        except InputError as error:
-            raise (in_list_words(error) if lights.is_listed else error) from None
+        scorings = CohortNight(
+            *(night.id, scored.before, scored.after, expert, scored.profile),
+            *(scored.steered, scored.decoded, scored.period),
+        )
+        measured = measure_night(scorings, measuring)
         notes = [*scored.notes, *lights.notes]
         decoding = scored.decoding
         look_at = scored.recorded.look_at if decoding is None else measures_of(decoding, measuring).look_at

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from pathlib import Path
 
 import numpy as np
 
-from stageguard.arrays import Floats, Indices
+from stageguard.arrays import Floats
 from stageguard.checks import MISSING_WORDS
-from stageguard.errors import InputError, PinError, did_you_mean
+from stageguard.errors import PinError, did_you_mean
 from stageguard.files import file_error, read_cell
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.formats.tables.probabilities import other_columns
@@ -47,42 +46,23 @@ def parse_pins(texts: Sequence[str]) -> dict[int, str]:
     """
     pairs: list[tuple[str, str]] = []
     for text in texts:
-        if not text.strip():
-            raise PinError(
-                "a pin is empty, expected one such as 120=R, or a table with the columns epoch and stage."
-            )
         if "=" in text and not location(text).is_file():
-            pairs += [_item(part) for part in text.split(",") if part.strip()]
+            parts = (part.partition("=") for part in text.split(",") if part.strip())
+            pairs += [(epoch, stage) for epoch, _, stage in parts]
+        elif text.strip() and location(text).is_file():
+            pairs += [(row["epoch"], row["stage"]) for _, row in _records(location(text), ("epoch", "stage"))]
         else:
-            pairs += _pin_table(location(text))
+            expected = "expected one such as 120=R, or a table with the columns epoch and stage."
+            raise PinError(f"{text!r} is neither a pin nor a file, {expected}")
     pins: dict[int, str] = {}
-    for epoch, stage in pairs:
-        if not epoch.strip().isdecimal() or len(epoch.strip()) > MOST_DIGITS:
-            raise PinError(
-                f"a pin needs the number of an epoch, counted from 1, got {epoch[:40]!r}. Write it as 120=R."
-            )
+    for epoch, stage in ((epoch.strip(), stage.strip()) for epoch, stage in pairs):
+        if not epoch.isdecimal() or len(epoch) > MOST_DIGITS or int(epoch) < 1 or not stage:
+            found = f"{epoch[:40]!r} and the stage {stage[:40]!r}"
+            raise PinError(f"a pin has the epoch {found}, expected such as 120=R; the first epoch is 1.")
         index = int(epoch) - 1
-        if index < 0:
-            raise PinError("a pin is at epoch 0, expected 1 or more: the first epoch is 1.")
         if pins.setdefault(index, stage) != stage:
-            raise PinError(f"epoch {index + 1} is pinned to {pins[index]!r} and to {stage!r}. Keep one.")
+            raise PinError(f"epoch {epoch} is pinned to {pins[index]!r} and to {stage!r}. Keep one.")
     return pins
-
-
-def _item(text: str) -> tuple[str, str]:
-    epoch, mark, stage = text.partition("=")
-    if not mark or not stage.strip():
-        raise PinError(f"cannot read the pin {text.strip()!r}. Write it as epoch=stage, for example 120=R.")
-    return epoch.strip(), stage.strip()
-
-
-def _pin_table(path: Path) -> list[tuple[str, str]]:
-    if not path.is_file():
-        raise PinError(
-            f"{str(path)!r} is neither a file nor a pin. Write pins as 120=R, or name a table with the "
-            "columns epoch and stage."
-        )
-    return [(row["epoch"], row["stage"]) for _, row in _records(path, ("epoch", "stage"))]
 
 
 def read_groups(path: Path) -> dict[str, ListRow]:
@@ -144,51 +124,39 @@ def numbered_rows(path: Path, files: Sequence[str] = ("edf",)) -> list[tuple[int
     columns = ", ".join(dict.fromkeys(("id", "subject", *files, "scoring")))
     table = read_delimited(path, comments=True, expected=f"a header such as: {columns}")
     header = [_column(name) for name in table.header]
-    _check_list_header(path, header, files)
-    rows: list[tuple[int, dict[str, str]]] = []
-    lines: dict[str, int] = {}
-    for line, cells in zip(table.lines, table.rows, strict=True):
-        row = _list_row(path, line, header, cells, files)
-        name = row.get("id") or Path(next(row[column] for column in files if column in row)).stem
-        if name in lines:
+    for index, name in enumerate(header):
+        if name in header[:index]:
+            raise file_error(path, f"has the column {name!r} twice. Keep one.")
+        if name.endswith(":") or name.startswith(":"):
             raise file_error(
-                path, f"line {line} is {name!r} again, after line {lines[name]}. Give each its own id."
+                path, f"has the column {name!r}, expected such as channel:eeg or scoring:second."
             )
-        lines[name] = line
-        rows.append((line, row))
+    wanted = " or ".join(files)
+    if not {*files} & {*header}:
+        there = f"{', '.join(header)[:80]}.{did_you_mean(files[0], header)}"
+        raise file_error(path, f"has no column {wanted}, expected one; it has: {there}")
+    rows: dict[str, tuple[int, dict[str, str]]] = {}
+    for line, cells in zip(table.lines, table.rows, strict=True):
+        row = {
+            name: cell for name, cell in zip(header, cells, strict=True) if cell.lower() not in MISSING_WORDS
+        }
+        row |= {name: read_cell(row[name]) for name in ("id", "subject") if name in row}
+        file = next((row[column] for column in files if column in row), None)
+        if file is None:
+            raise file_error(path, f"line {line} names no file in its column {wanted}.")
+        name = row.get("id") or Path(file).stem
+        if name in rows:
+            again = f"line {line} is {name!r} again, after line {rows[name][0]}"
+            raise file_error(path, f"{again}. Give each its own id.")
+        rows[name] = line, row
     if not rows:
         raise file_error(path, "has a header but no rows, expected one row per recording.")
-    return rows
-
-
-def _list_row(
-    path: Path, line: int, header: Sequence[str], cells: Sequence[str], files: Sequence[str]
-) -> dict[str, str]:
-    row = {name: cell for name, cell in zip(header, cells, strict=True) if cell.lower() not in MISSING_WORDS}
-    row |= {name: read_cell(row[name]) for name in ("id", "subject") if name in row}
-    if not any(column in row for column in files):
-        named = [column for column in files if column in header]
-        raise file_error(path, f"line {line} names no file in its column {' or '.join(named)}.")
-    return row
+    return list(rows.values())
 
 
 def _column(name: str) -> str:
     prefix, mark, rest = name.strip().partition(":")
     return f"{prefix.strip().lower()}{mark}{rest.strip()}" if mark else prefix.lower().replace(" ", "_")
-
-
-def _check_list_header(path: Path, header: Sequence[str], files: Sequence[str]) -> None:
-    twice = next((name for index, name in enumerate(header) if name in header[:index]), None)
-    if twice is not None:
-        raise file_error(path, f"has the column {twice!r} twice. Keep one.")
-    if not any(column in header for column in files):
-        shown, wanted = ", ".join(header)[:80], " or ".join(files)
-        raise file_error(
-            path, f"has no column {wanted}, expected one; it has: {shown}.{did_you_mean(files[0], header)}"
-        )
-    bad = next((name for name in header if name.endswith(":") or name.startswith(":")), None)
-    if bad is not None:
-        raise file_error(path, f"has the column {bad!r}, expected such as channel:eeg or scoring:second.")
 
 
 def parse_moment(text: str) -> Moment:
@@ -214,22 +182,6 @@ def _time_of_day(text: str) -> time:
     return time.fromisoformat(f"0{text}" if text[1] == ":" else text)
 
 
-def in_list_words(error: InputError) -> InputError:
-    """Return an error about lights that names columns of the list instead of options."""
-    return InputError(re.sub(r"\b(lights_off|lights_on)\b", r"\1 of the list", str(error)))
-
-
-@contextmanager
-def by_the_list() -> Iterator[None]:
-    """Turn errors about lights into errors that name columns of the list."""
-    try:
-        yield
-    except InputError as error:
-        if not any(key in str(error) for key in ("lights_off", "lights_on")):
-            raise
-        raise in_list_words(error) from None
-
-
 # Quality of each epoch, matched with the epochs of a night by time.
 LOST_COLUMNS = ("quality", "beta", "lost")  # 0 clean, 1 lost
 CLEAN_COLUMN = "clean"  # 1 clean, 0 lost
@@ -252,21 +204,31 @@ class QualityTable:
         """
         seconds, found = density.epoch_seconds, self.timing.epoch_seconds
         if found is not None and abs(found - seconds) > 1e-3 * seconds:
-            raise file_error(
-                self.path,
-                f"its rows are {found:g} s long and the night's epochs {seconds:g} s. Expected one row per "
-                "epoch.",
-            )
+            expected = f"the night's epochs {seconds:g} s. Expected one row per epoch."
+            raise file_error(self.path, f"its rows are {found:g} s long and {expected}")
         if not self.is_timed:
             if len(self.values) != density.n_epochs:
-                raise file_error(
-                    self.path,
-                    f"has {len(self.values):,} rows for a night of {density.n_epochs:,} epochs. Expected one "
-                    "row per epoch, or a column onset in seconds.",
-                )
+                found_rows = f"{len(self.values):,} rows for a night of {density.n_epochs:,} epochs"
+                expected = "expected one row per epoch, or a column onset in seconds."
+                raise file_error(self.path, f"has {found_rows}, {expected}")
             return self.values
         rows = np.arange(len(self.values)) if self.timing.places is None else self.timing.places
-        return self._put(rows + self._shift(density), density)
+        epochs = rows + self._shift(density)
+        if epochs[0] < 0:
+            raise file_error(
+                self.path, f"begins {-epochs[0] * seconds:g} s before the night. Remove the rows."
+            )
+        if epochs[-1] >= density.n_epochs:
+            raise file_error(self.path, "goes on after the night's last epoch. Remove these rows.")
+        quality = np.full(density.n_epochs, np.nan)
+        quality[epochs] = self.values
+        missing = np.flatnonzero(np.isnan(quality) & ~np.isnan(density.probabilities[:, 0]))
+        if len(missing):
+            first = f"the epoch at {density.offset_seconds + missing[0] * seconds:g} s"
+            others = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
+            advice = "Add rows, with 1 where the signal was lost."
+            raise file_error(self.path, f"has no row for {first}{others}. {advice}")
+        return np.where(np.isnan(quality), 0.0, quality)
 
     def _shift(self, density: Hypnodensity) -> int:
         """Return how many epochs after the night's first the table's first epoch is."""
@@ -278,38 +240,9 @@ class QualityTable:
             begin = seconds_between(density.start, start)
         shift = round(begin / seconds)
         if abs(begin - shift * seconds) > TOLERANCE * seconds:
-            raise file_error(
-                self.path,
-                f"its rows begin {begin - np.floor(begin / seconds) * seconds:g} s after the night's epochs, "
-                "expected them at the same times.",
-            )
+            late = f"{begin % seconds:g} s after the night's epochs"
+            raise file_error(self.path, f"its rows begin {late}, expected them at the same times.")
         return shift
-
-    def _put(self, epochs: Indices, density: Hypnodensity) -> Floats:
-        """Return the values at these epochs of the night."""
-        seconds = density.epoch_seconds
-        if epochs[0] < 0:
-            raise file_error(
-                self.path, f"begins {-epochs[0] * seconds:g} s before the night. Remove the rows."
-            )
-        if epochs[-1] >= density.n_epochs:
-            end = density.offset_seconds + density.n_epochs * seconds
-            raise file_error(
-                self.path,
-                f"goes on after the night's last epoch, which ends at {end:g} s. Remove these rows.",
-            )
-        quality = np.full(density.n_epochs, np.nan)
-        quality[epochs] = self.values
-        has_evidence = ~np.isnan(density.probabilities[:, 0])
-        missing = np.flatnonzero(np.isnan(quality) & has_evidence)
-        if len(missing):
-            at, more = density.offset_seconds + missing[0] * seconds, len(missing) - 1
-            others = f" and {more:,} more" if more else ""
-            raise file_error(
-                self.path,
-                f"has no row for the epoch at {at:g} s{others}. Add rows, with 1 where the signal was lost.",
-            )
-        return np.where(np.isnan(quality), 0.0, quality)
 
 
 def read_quality(path: Path) -> QualityTable:
@@ -352,8 +285,8 @@ def _quality_column(path: Path, table: Table, header: list[str]) -> int:
         names = " and ".join(table.header[i] for i in known)
         raise file_error(path, f"has the columns {names}, expected one of them. Remove the other.")
     likely = [name for name in table.header if meaning_of(name) is None and name.casefold() not in NAMELESS]
-    telling = [name for name in likely if "sqi" in name.casefold() or "quality" in name.casefold()]
-    asked = (telling or likely or list(table.header))[0]
+    named = [name for name in likely if "sqi" in name.casefold() or "quality" in name.casefold()]
+    asked = (named or likely or table.header)[0]
     raise file_error(
         path,
         f"which way does its column {asked[:40]} run? Name the column lost if 1 is lost and 0 clean, or "

@@ -26,11 +26,6 @@ def read_events(path: Path, format: str | None = None) -> tuple[Event, ...]:
     return by_onset(form.reader.read(path, FileOptions(format=format)).events()) if form.has_events else ()
 
 
-def _no_events(path: Path, form: FileFormat) -> InputError:
-    known = ", ".join(form.name for form in registry.formats() if form.has_events)
-    return InputError(f"{path.name}: {form.title} has no annotations besides stages. Known: {known}.")
-
-
 def by_onset(events: Iterable[Event]) -> tuple[Event, ...]:
     """Return annotations in the order of their onsets."""
     return tuple(sorted(events, key=lambda event: event.onset))
@@ -43,7 +38,8 @@ def with_events_of(night: Outgoing, path: Path, *, is_placed: bool = True) -> Ou
     """
     form = registry.detect(path, "hypnogram")
     if not form.has_events:
-        raise _no_events(path, form)
+        known = ", ".join(form.name for form in registry.formats() if form.has_events)
+        raise InputError(f"{path.name}: {form.title} has no annotations besides stages. Known: {known}.")
     other = form.reader.read(path, FileOptions(format=form.name))
     events = by_onset(other.events())
     theirs, ours = other.recording_start(), night.any.start

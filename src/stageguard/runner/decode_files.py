@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from stageguard.errors import FileFormatError, OutputExistsError, record_fault
 from stageguard.files import exists_error, file_error, file_sha256, load_json, read_file
-from stageguard.formats.companions import by_the_list
 from stageguard.formats.outputs import (
     PLAIN_SUFFIXES,
     WrittenFiles,
@@ -120,14 +119,14 @@ def decode_task(task: DecodeTask, decoded: Callable[[], Decoded] | None = None) 
     options, files = task.options.record(start), output_paths(task.output)
     if kept := _kept(task, files, options):
         return kept
-    with by_the_list():  # before anything is written: the list's lights may not fit the night
-        if decoded is None:
-            decoding, notes = decode_file(task.path, task.profile, task.options, start)
-        else:
-            decoding, notes = decoded()
-        lights = StatisticsOptions(lights_off=task.options.lights_off, lights_on=task.options.lights_on)
-        summary = summary_of(decoding, lights, with_intervals=True) if task.in_full else None
-        measures = measures_of(decoding, lights) if summary is None else summary.measures
+    # before anything is written: the list's lights may not fit the night
+    if decoded is None:
+        decoding, notes = decode_file(task.path, task.profile, task.options, start)
+    else:
+        decoding, notes = decoded()
+    lights = StatisticsOptions(lights_off=task.options.lights_off, lights_on=task.options.lights_on)
+    summary = summary_of(decoding, lights, with_intervals=True) if task.in_full else None
+    measures = measures_of(decoding, lights) if summary is None else summary.measures
     try:
         return _write(task, decoding, notes, options, summary, measures)
     except OutputExistsError:  # another run may have written the night meanwhile

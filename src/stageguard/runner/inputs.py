@@ -389,23 +389,19 @@ class Lights:
 
     off: Moment | None
     on: Moment | None
-    is_listed: bool  # whether they are from the sample list alone
     notes: tuple[str, ...] = ()
 
 
 def lights_of(night: Input, off: Moment | None = None, on: Moment | None = None) -> Lights:
     """Return the lights of a night: from the options, else from the list, else as `decode` recorded."""
-    options = off, on
-    listed_lights = night.lights_off, night.lights_on
     recorded = _recorded_lights(night.path)
     notes, chosen = [], []
-    for key, option, by_list in zip(("lights_off", "lights_on"), options, listed_lights, strict=True):
+    for key, option, by_list in (("lights_off", off, night.lights_off), ("lights_on", on, night.lights_on)):
         if option is not None and by_list is not None and option != by_list:
             notes.append(f"--{key.replace('_', '-')} is taken, not the {by_list} of the list")
         stated = by_list if option is None else option
         chosen.append(recorded.get(key) if stated is None else stated)
-    is_listed = options == (None, None) and listed_lights != (None, None)
-    return Lights(chosen[0], chosen[1], is_listed, tuple(notes))
+    return Lights(chosen[0], chosen[1], tuple(notes))
 
 
 def _recorded_lights(path: Path) -> dict[str, Moment]:

@@ -12,7 +12,6 @@ import numpy as np
 
 from stageguard.errors import OutputExistsError
 from stageguard.files import read_file
-from stageguard.formats.companions import by_the_list
 from stageguard.formats.outputs import Draws, WrittenPosterior, write_posterior
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.posterior import Posterior, posterior_like, sample_like
@@ -25,8 +24,7 @@ UNSURE_BELOW = 0.9  # epochs whose most probable stage is less probable than thi
 
 def decode_with_posterior(task: DecodeTask, n_draws: int | None, seed: int) -> DecodedFile:
     """Decode and write one file as `decode_task` does, with its posterior; what is there already stays."""
-    with by_the_list():
-        night = decode_file(task.path, task.profile, task.options, start_of(task.edf, task.start))
+    night = decode_file(task.path, task.profile, task.options, start_of(task.edf, task.start))
     decoding, notes = night
     decoded = decode_task(task, lambda: night)
     posterior = posterior_like(decoding)
