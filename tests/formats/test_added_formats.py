@@ -14,7 +14,7 @@ from stageguard.formats.registry import formats, named
 
 SOURCE = """
 from stageguard.formats.file_format import STAGES_ALONE, FileFormat
-from stageguard.formats.night import RawHypnogram, of_stages
+from stageguard.formats.night import RawHypnogram
 
 
 def read(path, options):
@@ -23,7 +23,7 @@ def read(path, options):
 
 
 FORM = FileFormat(
-    "mylab", "MyLab's stages", (".mylab",), lambda head, path: head.startswith(b"#MyLab"), of_stages(read),
+    "mylab", "MyLab's stages", (".mylab",), lambda head, path: head.startswith(b"#MyLab"), read,
     loses=STAGES_ALONE,
 )
 NO_FORM = read
@@ -36,14 +36,14 @@ def first_line(head, path):
 def of(**changes):
     return FileFormat(
         **{"name": "mylab", "title": "stages", "suffixes": (".mylab",), "sniff": first_line,
-           "reader": of_stages(read), **changes}
+           "stages": read, **changes}
     )
 
 
 HASTY = of()
 """
 MISTAKES = {
-    "a reader that is a function": "reader=read",
+    "a reader that is no function": "stages=3",
     "a suffix that is a list": "suffixes=['.mylab']",
     "a suffix that is a text": "suffixes='.mylab'",
     "an upper-case suffix": "suffixes=('.MyLab',)",

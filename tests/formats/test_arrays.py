@@ -122,11 +122,11 @@ def test_bad_arrays_are_refused_in_one_line(tmp_path, array, expected):
         ({"a": P, "b": P}, ("array", "'probabilities'")),
         ({"probabilities": P, "stages": np.arange(3)}, ("'stages'",)),
         ({"probabilities": P, "stages": np.array(WNR), "epoch_seconds": np.arange(2.0)},
-         ("'epoch_seconds'", "single", 2)),
+         ("'epoch_seconds'", "one number")),
         ({"probabilities": P, "stages": np.array(WNR), "epoch_seconds": "x"},
          ("'epoch_seconds'", "'x'")),
         ({"probabilities": P, "stages": np.array(WNR), "start": "yesterday"},
-         ("'start'", 2024, '05', "01T22", 30, '00', "'yesterday'")),
+         ("'start'", "'yesterday'")),
     ],
 )  # fmt: skip
 def test_bad_archives_are_refused_in_one_line(tmp_path, content, expected):
@@ -184,25 +184,14 @@ def test_a_garbage_header_is_damaged_and_not_called_dangerous(tmp_path):
         read_density(path, stages=WNR)
 
 
-def test_an_array_that_does_not_fit_the_memory_is_too_large(tmp_path, monkeypatch):
-    path = tmp_path / "night.npy"
-    np.save(path, P)
-
-    def fail(*_: object, **__: object) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr(np, "load", fail)
-    with pytest.raises(FileFormatError, match=naming("is too large", "memory")):
-        read_density(path, stages=WNR)
-
-
-def test_an_archive_that_would_fill_the_memory_is_not_unpacked(tmp_path, monkeypatch):
+def test_what_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "night.npz"
     np.savez_compressed(path, probabilities=np.zeros((100_000, 3)))
-    monkeypatch.setattr("stageguard.formats.tools.arrays.EXPANDED_BYTES", 1_000_000)
-    with pytest.raises(FileFormatError, match=naming("probabilities.npy", "2 MB", "0.00 MB")):
-        read_density(path, stages=WNR)
-    monkeypatch.setattr("stageguard.formats.tools.arrays.EXPANDED_BYTES", 100_000_000)
     monkeypatch.setattr("stageguard.formats.tools.arrays.MOST_BYTES", 1_000_000)
     with pytest.raises(FileFormatError, match="would take 2 MB unpacked"):
         read_density(path, stages=WNR)
+    header = b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little")
+    promise = "{'descr': '<f8', 'fortran_order': False, 'shape': (10000000000000, 3), }"
+    (tmp_path / "night.npy").write_bytes(header + promise.ljust(117).encode() + b"\n")
+    with pytest.raises(FileFormatError, match=r"memory|damaged"):
+        read_density(tmp_path / "night.npy", stages=WNR)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import stageguard as sg
-from messages import mentions, naming
+from messages import naming
 from stage_files import NIGHT, bids, lines, runs, write
 from stageguard.errors import FileFormatError
 from stageguard.formats.night import FileOptions
@@ -19,7 +19,6 @@ from stageguard.formats.registry import detect
 def test_trial_types(tmp_path):
     found = read_hypnogram_file(write(tmp_path, "sub-1_events.tsv", bids()), FileOptions())
     assert found.hypnogram.stages.tolist() == NIGHT
-    assert mentions(found.notes, "left", "lights_off")
 
 
 def test_names_of_wonambi_and_missing_values(tmp_path):

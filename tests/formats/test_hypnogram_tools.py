@@ -58,15 +58,6 @@ def test_line_ends_and_a_byte_order_mark_do_not_matter(tmp_path, name, content, 
     assert "UTF-16" in complaint(other)
 
 
-@pytest.mark.parametrize(("name", "content", "form"), FILES, ids=[form for _, _, form in FILES])
-def test_a_reader_returns_the_parts_that_its_row_says(tmp_path, name, content, form):
-    row = next(row for row in formats() if row.name == form)
-    night = row.reader.read(write(tmp_path, name, content), FileOptions(format=form))
-    assert (night.stages is not None) == row.does("hypnogram")
-    assert (night.probabilities is not None) == row.does("density")
-    assert row.has_events or not list(night.events())
-
-
 def test_the_table_of_formats_is_whole():
     names = [form.name for form in formats()]
     assert len(set(names)) == len(names)

@@ -157,7 +157,7 @@ def test_a_cropped_raw_begins_where_it_begins():
 def test_a_start_within_an_epoch_is_written_or_told_as_lost(tmp_path):
     onsets = 12.5 + 30 * np.arange(12)
     path = write(tmp_path, "d.csv", table(onset=onsets))
-    lost = "12.5 s from the recording's start to the first epoch"
+    lost = "part of an epoch before the first"
     assert lost not in sg.convert(path, tmp_path / "out.parquet").lost
     assert lost not in sg.read_density(path).save(tmp_path / "out.csv", format="stageguard-csv").lost
     steady = write(tmp_path, "s.csv", table(np.tile([0.96, 0.01, 0.01, 0.01, 0.01], (12, 1)), onset=onsets))

@@ -15,7 +15,6 @@ from messages import naming
 from stageguard.errors import FileFormatError, InputError
 from stageguard.formats import registry, sniffing
 from stageguard.formats.file_format import FileFormat
-from stageguard.formats.night import ONLY_PROBABILITIES, Reader
 from stageguard.formats.objects import OBJECTS
 from stageguard.formats.registry import detect, formats, named
 
@@ -90,7 +89,7 @@ def form(name: str, magic: bytes, suffixes: tuple[str, ...] = (), **more: object
         f"file of {name}",
         suffixes,
         sniffing.begins_with(magic),
-        Reader(ONLY_PROBABILITIES, read),
+        probabilities=read,
         **more,
     )  # type: ignore[arg-type]
 

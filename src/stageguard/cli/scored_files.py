@@ -19,8 +19,8 @@ from stageguard.files import file_error
 from stageguard.formats.density import DEFAULT_EPOCH_SECONDS
 from stageguard.formats.events import read_events
 from stageguard.formats.file_format import Kind
-from stageguard.formats.hypnogram import HypnogramFile, column_of_stages
-from stageguard.formats.night import NOTHING_RECORDED, FileOptions, Recorded
+from stageguard.formats.hypnogram import column_of_stages
+from stageguard.formats.night import NOTHING_RECORDED, FileOptions, Night, Recorded
 from stageguard.formats.outputs import TSV_SUFFIX, is_output
 from stageguard.formats.read import (
     has_column,
@@ -227,7 +227,7 @@ def _read_hypnogram(path: Path, options: ReadOptions) -> ScoredFile:
     )
 
 
-def read_scoring(path: Path, options: FileOptions) -> HypnogramFile:
+def read_scoring(path: Path, options: FileOptions) -> Night:
     """Read a hypnogram; errors name the option --scoring-format, which outputs of `decode` do not need."""
     if path.name.endswith(TSV_SUFFIX):
         options = replace(options, format=None)

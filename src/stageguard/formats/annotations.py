@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -20,8 +20,7 @@ from stageguard.errors import warn
 from stageguard.files import file_error
 from stageguard.formats.density import LONGEST_EPOCH, MOST_EPOCHS, SHORTEST_EPOCH, listed
 from stageguard.formats.hypnogram import STAGE_COLUMNS, UNSCORED_WORDS, is_stage, unknown_stage
-from stageguard.formats.night import Event, FileOptions, RawHypnogram
-from stageguard.formats.outgoing import Outgoing
+from stageguard.formats.night import Event, Events, FileOptions, Night, RawHypnogram
 from stageguard.formats.recordings.raw import LONGEST_SECONDS
 from stageguard.formats.tables.table import Table, as_number
 from stageguard.formats.tables.timing import TOLERANCE, durations_by_onsets
@@ -32,6 +31,7 @@ _LONG_PREFIX = re.compile(r"sleep[ _]stage\b", re.IGNORECASE)
 MOVING = ("Movement time", "Movement Time", "movement time", "MT", "mt")
 BARE_UNSCORED = ("?", "unscored", "unknown", "undefined", "movement time", "mt")
 MARKS = ("art", "artefact", "artifact", "movement")  # of an unscored epoch, or of a stretch within epochs
+_NO_STAGES = (UNSCORED_WORDS | {"m", "u", "l", "g"}) - {*MARKS}  # read as unscored epochs
 COARSE = frozenset(("N", "S"))  # alone, these may stand for something else
 USUAL_SECONDS = (30.0, 20.0)  # epochs of AASM and of Rechtschaffen and Kales; runs of equal stages are joined
 LONGEST_GUESS = 60.0  # longer equal durations are joined epochs rather than epochs
@@ -71,14 +71,13 @@ def stages_among(
         raise file_error(path, f"holds no sleep stages: {content}. Expected {expected}.", code="no-stages")
     remarks = _remarks(path, chosen)
     chosen += _unscored_ends(annotations, chosen)
-    left_out = _left_out(annotations, chosen) if only_stages else ()
     prefixed = any(_LONG_PREFIX.match(event.text) for event, _ in chosen)
     intervals, without_length = _intervals(chosen)
     staged = stage_epochs(path, intervals, options.epoch_seconds, may_be_cut=True, end_seconds=end_seconds)
     remarks += without_length
     scheme = AASM5 if {*staged.stages} <= {*AASM5.names, UNSCORED_NAME} else None
     scheme = scheme if prefixed or not only_stages else None
-    return replace(raw_of(staged, start, scheme, remarks), left_out=left_out)
+    return raw_of(staged, start, scheme, remarks)
 
 
 def raw_of(
@@ -218,14 +217,6 @@ def _remarks(path: Path, chosen: Sequence[Chosen]) -> tuple[str, ...]:
     return (remark,)
 
 
-def _left_out(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> tuple[str, ...]:
-    """Return a remark on texts that are not stages."""
-    taken = {id(event) for event, _ in chosen}
-    texts = {event.text for event in annotations if id(event) not in taken}
-    others = sorted(text for text in texts if text.casefold() not in UNSCORED_WORDS)
-    return (f"no stages, left out: {listed(others)}",) if others else ()
-
-
 def staged_rows(
     path: Path,
     rows: Iterable[tuple[int, float, float | None, str]],
@@ -247,39 +238,42 @@ def staged_rows(
     return raw_of(stage_epochs(path, stages, options.epoch_seconds), start, scheme, notes, scorer)
 
 
-def events_among(annotations: Iterable[Event]) -> Iterator[Event]:
-    """Yield annotations that a reader of stages does not take for stages."""
+def events_among(
+    annotations: Iterable[Event], start: datetime | None = None, seconds: float | None = None
+) -> Events:
+    """Return annotations that a reader of stages does not take for stages; start and length are passed on."""
     texts = list(annotations)
     chosen = stage_annotations(texts, least=1)
     taken = {id(event) for event, _ in chosen}
     unscored = {id(event) for event in whole_epochs(texts, chosen)}
+    others = []
     for event in texts:
         word = event.text.casefold()
         is_mark = word in MARKS and id(event) not in unscored
         if id(event) not in taken and event.text and (is_mark or word not in UNSCORED_WORDS):
-            yield replace(event, seconds=event.seconds or None)
+            others.append(replace(event, seconds=event.seconds or None))
+    return Events(in_order(others), start, seconds)
 
 
-def are_taken_by_text(night: Outgoing) -> list[bool]:
-    """Whether each other annotation reads as a stage of the night, or as an unscored epoch next to it."""
-    seconds, onsets = night.epoch_seconds, night.onsets
-    stages = [Event(onset, seconds, "Sleep stage W") for onset in onsets]
-    taken = {id(event) for event, _ in stage_annotations([*stages, *night.events], least=1)}
-    return [
-        id(event) in taken
-        or (
-            (event.text.strip().casefold() in (*UNSCORED_WORDS, "m") and bool(event.seconds))
-            and (event.onset >= onsets[-1] + seconds or event.onset + (event.seconds or 0.0) <= onsets[0])
-        )
-        for event in night.events
-    ]
+def in_order(events: Iterable[Event]) -> tuple[Event, ...]:
+    """Return annotations in the order of their onsets."""
+    return tuple(sorted(events, key=lambda event: event.onset))
 
 
-def row_events(table: Table) -> Iterable[Event]:
+def is_taken_for_stage(event: Event, night: Night) -> bool:
+    """Whether a reader would take another annotation for a stage of the night, or for an unscored epoch."""
+    words, onsets = _words(event), night.onsets
+    if _LONG_PREFIX.match(words) or canonical_name(words) is not None or words.casefold() in _NO_STAGES:
+        return True
+    is_outside = event.onset > onsets[-1] or event.onset + (event.seconds or 0.0) <= onsets[0]
+    return words.casefold() in MARKS and bool(event.seconds) and is_outside
+
+
+def row_events(table: Table) -> Events:
     """Return annotations other than stages from a table with the columns onset and duration."""
     column = next((name for name in STAGE_COLUMNS if name in table.header), None)
     if column is None:
-        return ()
+        return Events(())
     onsets, lasting = ([as_number(cell) for cell in table.column(n)] for n in ("onset", "duration"))
     channels = table.column("channel") if "channel" in table.header else [""] * len(onsets)
     rows = zip(onsets, lasting, table.column(column), map(_filled, channels), _details(table), strict=True)
@@ -302,11 +296,6 @@ def _details(table: Table) -> list[tuple[tuple[str, str], ...]]:
 def _filled(cell: str) -> str:
     """Return a cell of BIDS, where n/a alone is missing: a channel may be called NULL."""
     return "" if cell.casefold() == "n/a" else cell
-
-
-def first_column(table: Table, names: Sequence[str]) -> Sequence[str]:
-    """Return the cells of the first of these columns that a table has; none without any."""
-    return next((table.column(name) for name in names if name in table.header), ())
 
 
 def stage_epochs(

@@ -1,47 +1,43 @@
 """Write nights in any tool's format, and convert from one to another.
 
-Files appear complete or not at all, and never replace a file that was read. The written content is read back,
-to find what the format cannot store.
+Files appear complete or not at all, and never replace a file that was read. Each format declares what it
+cannot store.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from stageguard import checks
-from stageguard.errors import (
-    FileFormatError,
-    InputError,
-    StageGuardError,
-    StageGuardWarning,
-)
-from stageguard.files import as_path, check_places, write_together
+from stageguard.errors import InputError, StageGuardError, StageGuardWarning
+from stageguard.files import as_path, write_together
 from stageguard.formats import registry
-from stageguard.formats.density import DensityFile, existing_file
-from stageguard.formats.events import by_onset, with_events_of, with_plain_events
-from stageguard.formats.file_format import FileFormat
-from stageguard.formats.losses import lost_events, lost_in
-from stageguard.formats.night import BOTH, FileOptions
-from stageguard.formats.outgoing import Outgoing, outgoing_of_night
-from stageguard.formats.read import (
-    ParsedFile,
-    density_options,
-    is_hypnogram,
-    night_name,
-    parse_density,
-    parse_hypnogram,
-    read_density_object,
-    read_hypnogram_file,
+from stageguard.formats.events import MOST_TEXTS, with_events_of, with_plain_events
+from stageguard.formats.file_format import (
+    ANNOTATIONS,
+    DETAILS,
+    LEAD,
+    NAMES,
+    OTHER_PROBABILITIES,
+    PROBABILITIES,
+    SCORER,
+    STAGES,
+    START,
+    TYPES,
+    ZONE,
+    FileFormat,
 )
+from stageguard.formats.night import FileOptions, Night, night_of
+from stageguard.formats.read import density_options, read_night
+from stageguard.formats.write import standard_scheme
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
@@ -50,9 +46,6 @@ from stageguard.night.timing import with_start
 from stageguard.storage import location, names_file
 
 ARGMAX_NOTE = "stages are the most probable ones, not decoded"
-BOTH_N3 = "stages 3 and 4 of Rechtschaffen and Kales are both N3"
-_STAGE_4 = re.compile(r"(?:(?:sleep[ _])?stage[ _]?|nrem|n|s)4(?: sleep)?(?:\|4)?", re.IGNORECASE)
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +116,13 @@ def save(
     """
     target = as_path(path, "path")
     form = _format_for(target, format, "format", is_density=isinstance(night, Hypnodensity))
-    outgoing = outgoing_of(night, FileOptions())
+    given = night_of(night)
     spare = list(spare)
     if annotations_from is not None:
         source = as_path(annotations_from, "annotations_from")
-        outgoing = with_events_of(outgoing, source, is_placed=not form.holds_decoding)
+        given = with_events_of(given, source, is_placed=not form.holds_decoding)
         spare.append(source)
-    return _write(form, replace(outgoing, id=target.stem), target, overwrite=overwrite, spare=spare)
+    return _write(form, replace(given, id=target.stem), target, overwrite=overwrite, spare=spare)
 
 
 def convert(
@@ -207,9 +200,9 @@ def convert(
     if isinstance(source, list) and all(map(_is_night, source)):
         _refuse_list(source, form, has_annotations=beside is not None)
         spare = [location(night) for night in source if names_file(night)]
-        nights = [reshape(outgoing_of(night, options)) for night in source]
+        nights = [reshape(_read(night, options)) for night in source]
         return _write_cohort(form, nights, path, overwrite=overwrite, spare=spare)
-    night = reshape(outgoing_of(source, options))
+    night = reshape(_read(source, options))
     spare = [location(source)] if names_file(source) else []
     if beside is not None:
         night = with_events_of(night, beside, is_placed=not form.holds_decoding)
@@ -217,11 +210,9 @@ def convert(
     return _write(form, replace(night, id=night.id or path.stem), path, overwrite=overwrite, spare=spare)
 
 
-def _write(
-    form: FileFormat, night: Outgoing, path: Path, *, overwrite: bool, spare: Iterable[Path]
-) -> Written:
-    density = night.density
-    if night.hypnogram is None and density is not None and not form.writes_probabilities_alone:
+def _write(form: FileFormat, night: Night, path: Path, *, overwrite: bool, spare: Iterable[Path]) -> Written:
+    density = night.probabilities
+    if night.scoring is None and density is not None and not form.writes_probabilities_alone:
         labels = Hypnogram(
             density.argmax,
             density.scheme,
@@ -229,18 +220,42 @@ def _write(
             density.start,
             offset_seconds=density.offset_seconds,
         )
-        night = replace(night, hypnogram=labels, notes=(*night.notes, ARGMAX_NOTE))
+        night = replace(night, scoring=labels, notes=(*night.notes, ARGMAX_NOTE))
     written, renamed = with_plain_events(form, night)
     assert form.write is not None
-    content = form.write(written, path)
-    check_places(content.files, overwrite=overwrite)
-    lost = (*lost_in(form, written, content), *renamed)
-    write_together(content.files, overwrite=overwrite, make_folders=True, spare=spare)
-    return Written(tuple(content.files), form.name, lost, (*night.notes, *content.notes))
+    contents = form.write(written, path)
+    write_together(contents, overwrite=overwrite, make_folders=True, spare=spare)
+    return Written(tuple(contents), form.name, (*lost_in(form, written), *renamed), night.notes)
+
+
+def lost_in(form: FileFormat, night: Night) -> tuple[str, ...]:
+    """Return what a night has that its file in this format will not have."""
+    scoring, part, events = night.scoring, night.any, night.events
+    start = part.start
+    has = {
+        PROBABILITIES: night.probabilities is not None,
+        OTHER_PROBABILITIES: night.probabilities is not None,
+        STAGES: scoring is not None,
+        NAMES: standard_scheme(part.scheme)[0] != part.scheme,
+        START: start is not None,
+        ZONE: start is not None and start.tzinfo is not None,
+        LEAD: part.offset_seconds % part.epoch_seconds != 0,
+        SCORER: scoring is not None and scoring.scorer is not None,
+        TYPES: any(event.kind for event in events),
+        DETAILS: any(event.channel or event.details for event in events),
+    }
+    lost = [*night.lost, *(loss for loss in form.loses if loss != ANNOTATIONS and has.get(loss, True))]
+    if night.profile is not None and not form.holds_decoding:
+        lost.append("profile")
+    if events and form.events is None:
+        kinds = list(dict.fromkeys(event.text[:40] for event in events))
+        shown = ", ".join(kinds[:MOST_TEXTS]) + ", ..." * (len(kinds) > MOST_TEXTS)
+        lost.append(f"{len(events):,} other annotation{'s' * (len(events) != 1)} ({shown})")
+    return tuple(dict.fromkeys(lost))
 
 
 def _write_cohort(
-    form: FileFormat, nights: Sequence[Outgoing], path: Path, *, overwrite: bool, spare: Iterable[Path]
+    form: FileFormat, nights: Sequence[Night], path: Path, *, overwrite: bool, spare: Iterable[Path]
 ) -> Written:
     from stageguard.formats.tools.parquet import write_cohort
 
@@ -253,15 +268,11 @@ def _write_cohort(
         raise InputError(
             f"two nights are called {twice!r}, expected names that tell them apart. Rename a file."
         )
-    content = write_cohort(nights, path)
-    events = [event for night in nights for event in night.events]
-    left = [loss for night in nights for loss in night.left]
-    lost = left + lost_events(replace(nights[0], events=tuple(events)), content)
-    if any(night.profile is not None for night in nights):
-        lost.append("profile")
-    write_together(content.files, overwrite=overwrite, make_folders=True, spare=spare)
+    contents = write_cohort(nights, path)
+    write_together(contents, overwrite=overwrite, make_folders=True, spare=spare)
+    lost = dict.fromkeys(loss for night in nights for loss in lost_in(form, night))
     notes = dict.fromkeys(note for night in nights for note in night.notes)
-    return Written(tuple(content.files), form.name, tuple(lost), tuple(notes))
+    return Written(tuple(contents), form.name, tuple(lost), tuple(notes))
 
 
 def _refuse_list(sources: Sequence[Any], form: FileFormat, *, has_annotations: bool) -> None:
@@ -331,108 +342,19 @@ class ListedFile(os.PathLike[str]):
         """Return the path."""
         return str(self.path)
 
-    def name(self, night: Outgoing) -> Outgoing:
+    def name(self, night: Night) -> Night:
         """Return a night with this name and start."""
         notes = night.notes
-        starts = [part.start for part in (night.hypnogram, night.density) if part is not None]
+        starts = [part.start for part in (night.scoring, night.probabilities) if part is not None]
         if self.start is not None and not self.has_date and None in starts:
             notes += (f"only the time of its start is known: {self.start:%Y-%m-%d} is written as the date",)
         return replace(night.changed(lambda part: with_start(part, self.start)), id=self.id, notes=notes)
 
 
-def outgoing_of(source: Any, options: FileOptions) -> Outgoing:
-    """Return a night to write from a file, or from an object of this package or another library."""
-    if names_file(source):
-        if isinstance(source, ListedFile):
-            return source.name(_read_file(existing_file(source.path), options))
-        return _read_file(existing_file(source), options)
-    if isinstance(source, Hypnodensity) and options != FileOptions():
-        return _add_density(Outgoing(None), read_density_object(source, options))
-    if isinstance(source, Decoding | Hypnogram | Hypnodensity):
-        return outgoing_of_night(source)
-    return _read_object(source, options)
-
-
-def _read_file(path: Path, options: FileOptions) -> Outgoing:
-    if not _holds_stages(path, options):
-        registry.detect(path, "density", name=options.format)  # a wrong name is told before a wrong kind
-        density, parsed = parse_density(path, options)
-        stages = _try(lambda: parsed.hypnogram(options)) if parsed.form.holds_both else None
-        night = Outgoing(None if stages is None else replace(stages.hypnogram, scorer=None))
-        return replace(_add_density(night, density), id=night_name(path))
-    scored, parsed = parse_hypnogram(path, options)
-    beside = _try(lambda: parsed.density(options)) if parsed.form.holds_both else None
-    hypnogram = scored.hypnogram
-    if hypnogram.scorer == path.name:  # the file does not say who scored it
-        hypnogram = replace(hypnogram, scorer=None)
-    left = list(_try(parsed.night.left_columns) or ())
-    night = Outgoing(
-        hypnogram,
-        events=by_onset(parsed.night.events()),
-        profile=scored.profile,
-        id=night_name(path),
-        notes=(
-            *(note for note in scored.notes if note not in scored.left_out),
-            *[BOTH_N3] * _has_stage_4(parsed),
-        ),
-        left=(f"column{'s' * (len(left) > 1)} {', '.join(left)} of {path.name}",) if left else (),
-    )
-    return _add_density(night, beside)
-
-
-def _holds_stages(path: Path, options: FileOptions) -> bool:
-    """Whether the stages of a file are meant, rather than its probabilities."""
-    name = options.format
-    by_name = next((form for form in registry.formats() if form.name == name), None)
-    if name is not None and (by_name is None):
-        registry.named(name, "density")  # raises an error that lists the formats
-    if by_name is not None and by_name.reader.parts != BOTH:
-        return by_name.does("hypnogram")
-    return is_hypnogram(path, options.scheme)
-
-
-def _has_stage_4(parsed: ParsedFile) -> bool:
-    """Whether stage 4 of Rechtschaffen and Kales is among the stages."""
-    texts = {text.strip() for text in parsed.night.stage_texts()}
-    return "4" in texts if parsed.form.has_numbers else any(map(_STAGE_4.fullmatch, texts))
-
-
-def _read_object(source: Any, options: FileOptions) -> Outgoing:
-    from stageguard.formats.objects import OBJECTS
-
-    kind = next((kind for kind in OBJECTS if kind.is_it(source)), None)
-    if kind is not None and kind.does("density"):
-        density = _try(lambda: read_density_object(source, options))
-        scored = _try(lambda: read_hypnogram_file(source, options))
-        if density is not None or scored is not None:
-            return _add_density(Outgoing(None if scored is None else scored.hypnogram), density)
-        read_density_object(source, options)  # raises the error again
-    read = read_hypnogram_file(source, options)
-    return Outgoing(read.hypnogram, notes=read.notes)
-
-
-def _try(read: Callable[[], Result]) -> Result | None:
-    try:
-        return read()
-    except (FileFormatError, InputError):
-        return None
-
-
-def _add_density(night: Outgoing, read: DensityFile | None) -> Outgoing:
-    """Return a night with its probabilities if they have the same epochs and stages as its labels."""
-    if read is None:
-        return night
-    density, hypnogram = read.density, night.hypnogram
-    if hypnogram is not None:
-        merged = _try(lambda: read.density.merge(hypnogram.scheme))
-        if merged is None or _epochs(merged) != _epochs(hypnogram):
-            return replace(night, notes=(*night.notes, "its probabilities are of other epochs: left out"))
-        density = merged
-    return replace(night, density=density, notes=tuple(dict.fromkeys((*night.notes, *read.notes))))
-
-
-def _epochs(night: Hypnogram | Hypnodensity) -> tuple[int, float]:
-    return night.n_epochs, night.offset_seconds
+def _read(source: Any, options: FileOptions) -> Night:
+    if isinstance(source, ListedFile):
+        return source.name(read_night(source.path, options))
+    return read_night(source, options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,7 +364,7 @@ class Reshape:
     merge_to: StageScheme | None = None
     reepoch_to: float | None = None
 
-    def __call__(self, night: Outgoing) -> Outgoing:
+    def __call__(self, night: Night) -> Night:
         """Return a night in this scheme and epoch length; this package's warnings become notes."""
         merge_to, reepoch_to = self.merge_to, self.reepoch_to
         with warnings.catch_warnings(record=True) as caught:
@@ -450,12 +372,12 @@ class Reshape:
             merged = night if merge_to is None else night.changed(lambda part: part.merge(merge_to))
             after = merged if reepoch_to is None else merged.changed(lambda part: part.reepoch(reepoch_to))
         said = [str(one.message).rstrip(".") for one in caught if issubclass(one.category, StageGuardWarning)]
-        is_same = (after.hypnogram, after.density) == (night.hypnogram, night.density)
+        is_same = (after.scoring, after.probabilities) == (night.scoring, night.probabilities)
         return replace(
             after,
             decoding=night.decoding if is_same else None,
             notes=tuple(dict.fromkeys((*night.notes, *said))),
-            left=(*night.left, *_lost_stages(merged.hypnogram, after.hypnogram)),
+            lost=(*night.lost, *_lost_stages(merged.scoring, after.scoring)),
         )
 
 
@@ -474,11 +396,11 @@ def formats_for(night: Hypnogram) -> tuple[FileFormat, ...]:
     They are found by trying: a writer returns its content, and writes no file.
     """
     every_stage = np.arange(night.scheme.n_stages, dtype=np.int8)
-    short = outgoing_of_night(replace(night, labels=every_stage))
+    short = night_of(replace(night, labels=every_stage))
     return tuple(form for form in registry.formats() if form.does("write") and _can_hold(form, short))
 
 
-def _can_hold(form: FileFormat, night: Outgoing) -> bool:
+def _can_hold(form: FileFormat, night: Night) -> bool:
     assert form.write is not None
     try:
         form.write(night, Path(f"night{form.written_suffix}"))

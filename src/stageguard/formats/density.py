@@ -6,7 +6,7 @@ import os
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from stageguard.errors import (
     StageGuardWarning,
 )
 from stageguard.files import checked_file, file_error
-from stageguard.formats.night import FileOptions, RawDensity, Where
+from stageguard.formats.night import FileOptions, Night, RawDensity, Where
 from stageguard.night.hypnodensity import (
     ROUNDED,
     Hypnodensity,
@@ -41,15 +41,6 @@ class FileRemark(str):
     """A remark that only repeats what the file says: nothing was assumed."""
 
     __slots__ = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DensityFile:
-    """A file's hypnodensity, and what was assumed or left out while reading it."""
-
-    density: Hypnodensity
-    notes: tuple[str, ...] = ()
-    is_length_assumed: bool = False  # whether neither file nor caller said how long an epoch is
 
 
 def existing_file(source: str | os.PathLike[str]) -> Path:
@@ -99,7 +90,7 @@ def settle_epoch_seconds(
     return found
 
 
-def build_density(path: Where, raw: RawDensity, options: FileOptions) -> DensityFile:
+def build_density(path: Where, raw: RawDensity, options: FileOptions) -> Night:
     """Check and order a raw matrix; every error names the file."""
     if options.logits and options.log:
         raise InputError("logits and log exclude each other: give the one the file holds.")
@@ -130,7 +121,7 @@ def build_density(path: Where, raw: RawDensity, options: FileOptions) -> Density
     except InputError as error:
         raise file_error(path, _add_lines(str(error), raw)) from None
     is_assumed = raw.epoch_seconds is None and options.epoch_seconds is None
-    return DensityFile(density, remarks, is_assumed)
+    return Night(probabilities=density, notes=remarks, is_length_assumed=is_assumed)
 
 
 def _epoch_seconds(path: Where, raw: RawDensity, options: FileOptions) -> tuple[float, list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -10,9 +10,9 @@ from pathlib import Path
 from stageguard.arrays import DAY_SECONDS
 from stageguard.errors import InputError
 from stageguard.formats import registry
+from stageguard.formats.annotations import in_order, is_taken_for_stage
 from stageguard.formats.file_format import FileFormat
-from stageguard.formats.night import Event, FileOptions, RawNight
-from stageguard.formats.outgoing import Outgoing
+from stageguard.formats.night import Event, Events, Night
 from stageguard.formats.tables.timing import TOLERANCE
 from stageguard.night.timing import part_of, seconds_between
 
@@ -23,32 +23,26 @@ MOST_TEXTS = 3
 def read_events(path: Path, format: str | None = None) -> tuple[Event, ...]:
     """Return the annotations other than stages in a file, by onset; none if the format has none."""
     form = registry.detect(path, "hypnogram", name=format)
-    return by_onset(form.reader.read(path, FileOptions(format=format)).events()) if form.has_events else ()
+    return () if form.events is None else form.events(path).events
 
 
-def by_onset(events: Iterable[Event]) -> tuple[Event, ...]:
-    """Return annotations in the order of their onsets."""
-    return tuple(sorted(events, key=lambda event: event.onset))
-
-
-def with_events_of(night: Outgoing, path: Path, *, is_placed: bool = True) -> Outgoing:
+def with_events_of(night: Night, path: Path, *, is_placed: bool = True) -> Night:
     """Return a night with the annotations of another file, aligned by their clocks.
 
     With `is_placed`, unscored epochs are added from the recording's start to the night's.
     """
     form = registry.detect(path, "hypnogram")
-    if not form.has_events:
-        known = ", ".join(form.name for form in registry.formats() if form.has_events)
+    if form.events is None:
+        known = ", ".join(form.name for form in registry.formats() if form.events)
         raise InputError(f"{path.name}: {form.title} has no annotations besides stages. Known: {known}.")
-    other = form.reader.read(path, FileOptions(format=form.name))
-    events = by_onset(other.events())
-    theirs, ours = other.recording_start(), night.any.start
+    other = form.events(path)
+    events, theirs, ours = other.events, other.recording_start, night.any.start
     if theirs is None or ours is None:
         note = f"annotations of {path.name} count from the night's first epoch: a start is not known"
-        return _add_events(night, _shift(events, night.offset_seconds), (note,))
+        return _add_events(night, _shift(events, night.any.offset_seconds), (note,))
     begins, notes = _seconds_after(path, theirs, ours)
-    lasts = night.any.n_epochs * night.epoch_seconds
-    if begins + lasts <= 0 or begins >= _recording_seconds(other, events):
+    lasts = night.any.n_epochs * night.any.epoch_seconds
+    if begins + lasts <= 0 or begins >= _recording_seconds(other):
         raise InputError(
             f"the night begins at {ours:%Y-%m-%d %H:%M:%S}, but {path.name} at {theirs:%Y-%m-%d %H:%M:%S}: "
             f"they do not overlap. {''.join(f'Assumed: {note}. ' for note in notes)}Is it another night's?"
@@ -56,8 +50,8 @@ def with_events_of(night: Outgoing, path: Path, *, is_placed: bool = True) -> Ou
     if begins < 0 or not is_placed:
         if begins < 0:
             notes += (f"the night begins {-begins:g} s before {path.name}: times count from its first epoch",)
-        return _add_events(night, _shift(events, night.offset_seconds - begins), notes)
-    night_events = _shift(night.events, begins - night.offset_seconds)
+        return _add_events(night, _shift(events, night.any.offset_seconds - begins), notes)
+    night_events = _shift(night.events, begins - night.any.offset_seconds)
     placed, more = _place(replace(night, events=night_events), begins, path)
     return _add_events(placed, events, notes + more)
 
@@ -74,17 +68,16 @@ def _seconds_after(path: Path, theirs: datetime, ours: datetime) -> tuple[float,
     return round(seconds_between(theirs, ours), 9), notes
 
 
-def _recording_seconds(other: RawNight, events: Sequence[Event]) -> float:
+def _recording_seconds(other: Events) -> float:
     """Return the length of a recording: that of its signals, else a day more than its annotations."""
-    seconds = other.recording_seconds()
-    if seconds is not None:
-        return seconds
-    return max((event.onset + (event.seconds or 0.0) for event in events), default=0.0) + DAY_SECONDS
+    if other.recording_seconds is not None:
+        return other.recording_seconds
+    return max((event.onset + (event.seconds or 0.0) for event in other.events), default=0.0) + DAY_SECONDS
 
 
-def _place(night: Outgoing, begins: float, path: Path) -> tuple[Outgoing, tuple[str, ...]]:
+def _place(night: Night, begins: float, path: Path) -> tuple[Night, tuple[str, ...]]:
     """Return a night with unscored epochs before it, so that less than one epoch of offset is left."""
-    seconds = night.epoch_seconds
+    seconds = night.any.epoch_seconds
     n_before = int(begins / seconds + TOLERANCE)
     rest = round(begins - n_before * seconds, 9)
     notes: tuple[str, ...] = ()
@@ -102,23 +95,25 @@ def _shift(events: Sequence[Event], seconds: float) -> tuple[Event, ...]:
     return tuple(replace(event, onset=round(event.onset + seconds, 9)) for event in events)
 
 
-def _add_events(night: Outgoing, events: Sequence[Event], notes: tuple[str, ...]) -> Outgoing:
-    return replace(night, events=by_onset((*night.events, *events)), notes=(*night.notes, *notes))
+def _add_events(night: Night, events: Sequence[Event], notes: tuple[str, ...]) -> Night:
+    return replace(night, events=in_order((*night.events, *events)), notes=(*night.notes, *notes))
 
 
-def with_plain_events(form: FileFormat, night: Outgoing) -> tuple[Outgoing, tuple[str, ...]]:
+def with_plain_events(form: FileFormat, night: Night) -> tuple[Night, tuple[str, ...]]:
     """Rename other annotations that a reader of this format takes for stages; also return what is lost."""
-    is_taken = [] if form.are_taken is None else form.are_taken(night)
-    if not any(is_taken):
+    taken = [
+        event for event in night.events if form.tells_events_by_text and is_taken_for_stage(event, night)
+    ]
+    if not taken:
         return night, ()
-    pairs = list(zip(night.events, is_taken, strict=True))
+    ids = {id(event) for event in taken}
     events = tuple(
-        replace(event, text=PREFIX + event.text, concept="") if taken else event for event, taken in pairs
+        replace(event, text=PREFIX + event.text, concept="") if id(event) in ids else event
+        for event in night.events
     )
-    texts = sorted({event.text[:40] for event, taken in pairs if taken})
+    texts = sorted({event.text[:40] for event in taken})
     shown = ", ".join(texts[:MOST_TEXTS]) + ", ..." * (len(texts) > MOST_TEXTS)
-    n_renamed = sum(is_taken)
-    names = f"name{'s' * (n_renamed != 1)} of {n_renamed:,} other annotation{'s' * (n_renamed != 1)}"
+    names = f"name{'s' * (len(taken) != 1)} of {len(taken):,} other annotation{'s' * (len(taken) != 1)}"
     return replace(night, events=events), (
         f"{names} ({shown}): {PREFIX!r} is put before, since readers would take it for a stage",
     )

@@ -13,12 +13,11 @@ from stageguard.checks import MISSING_WORDS
 from stageguard.errors import InputError, did_you_mean
 from stageguard.files import file_error, load_json
 from stageguard.formats.density import DEFAULT_EPOCH_SECONDS, MOST_EPOCHS, settle_epoch_seconds
-from stageguard.formats.night import NOTHING_RECORDED, FileOptions, RawHypnogram, Recorded
+from stageguard.formats.night import NOTHING_RECORDED, FileOptions, Night, RawHypnogram
 from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, split_line
 from stageguard.formats.tables.table import NAMELESS, as_number
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import AASM5, SCHEMES, UNSCORED_NAME, WLDR4, WNR3, StageScheme, canonical_name
-from stageguard.profile.profile import Profile
 
 STAGE_COLUMNS = (
     *("stage", "sleep_stage", "sleep stage", "stages", "hypnogram"),
@@ -37,28 +36,15 @@ YASA_INDEX = ("Epoch", "Time")  # the index of a series of `yasa.Hypnogram`
 NPY = b"\x93NUMPY"
 
 
-@dataclass(frozen=True, slots=True)
-class HypnogramFile:
-    """A file's hypnogram and what was assumed; if `decode` wrote it, also `before`, profile and record."""
-
-    hypnogram: Hypnogram
-    before: Hypnogram | None = None  # the stager's own choice
-    profile: Profile | None = None
-    notes: tuple[str, ...] = ()
-    has_clock: bool = False
-    left_out: tuple[str, ...] = ()  # the notes that are about annotations other than stages
-    recorded: Recorded = NOTHING_RECORDED
-    is_length_assumed: bool = False  # whether neither file nor caller said how long an epoch is
-
-
 def stage_column(header: Sequence[str], column: str | None = None) -> int | None:
     """Return the index of the column that holds stages, or None; `column` is its name if the caller knows."""
     names = [cell.casefold() for cell in header]
     if column is not None:
         return names.index(column.casefold()) if column.casefold() in names else None
     found = next((names.index(name) for name in STAGE_COLUMNS if name in names), None)
-    if found is None and len(stage_columns := _any_stage_columns(names)) == 1:
-        return stage_columns[0]
+    others = [index for index, name in enumerate(names) if name in ANY_STAGE_COLUMNS]
+    if found is None and len(others) == 1:
+        return others[0]
     if found is None and len(names) == 2 and names[0] in NAMELESS and names[1] == "0":
         return 1  # a series of pandas without a name, beside its index
     return found
@@ -83,30 +69,23 @@ def column_of_stages(lines: Sequence[str], *, is_only: bool = False) -> str | No
     return None
 
 
-def _any_stage_columns(names: Sequence[str]) -> list[int]:
-    return [index for index, name in enumerate(names) if name in ANY_STAGE_COLUMNS]
-
-
 def refuse_two_scorings(path: Path, header: Sequence[str]) -> None:
     """Refuse a header with several columns that may be the stages, unless one is named after stages."""
-    found = _any_stage_columns([cell.casefold() for cell in header])
-    if len(found) > 1 and stage_column(header) is None:
-        names = [header[index] for index in found]
+    names = [name for name in header if name.casefold() in ANY_STAGE_COLUMNS]
+    if len(names) > 1 and stage_column(header) is None:
+        told = ", ".join(names)
         raise file_error(
-            path,
-            f"has several columns that may be stages ({', '.join(names)}). Name one: ",
-            f"column={names[0]!r}",
-            ".",
+            path, f"has several columns that may be stages ({told}). Name one: column={names[0]!r}."
         )
 
 
-def build_hypnogram(path: Path, raw: RawHypnogram, options: FileOptions) -> HypnogramFile:
+def build_hypnogram(path: Path, raw: RawHypnogram, options: FileOptions) -> Night:
     """Check a raw hypnogram and turn names into labels; every error names the file."""
     if len(raw.stages) > MOST_EPOCHS:
         raise file_error(path, f"has {len(raw.stages):,} epochs, expected at most {MOST_EPOCHS:,}.")
     stages, remarks = _replace_digits(raw.stages)
     raw = replace(raw, stages=stages, notes=raw.notes + remarks)
-    notes = [*raw.notes, *raw.left_out]
+    notes = [*raw.notes]
     epoch_seconds = settle_epoch_seconds(path, options.epoch_seconds, raw.epoch_seconds)
     is_assumed = epoch_seconds is None
     if epoch_seconds is None:
@@ -128,8 +107,14 @@ def build_hypnogram(path: Path, raw: RawHypnogram, options: FileOptions) -> Hypn
         night = scored.merge(scheme)
         has_clock = raw.has_clock and raw.start is not None
         recorded = raw.recorded if raw.recorded is not None and scheme == file_scheme else NOTHING_RECORDED
-        return HypnogramFile(
-            night, before, raw.profile, tuple(notes), has_clock, raw.left_out, recorded, is_assumed
+        return Night(
+            scoring=night,
+            before=before,
+            profile=raw.profile,
+            notes=tuple(notes),
+            has_clock=has_clock,
+            recorded=recorded,
+            is_length_assumed=is_assumed,
         )
     except InputError as error:
         raise file_error(path, str(error)) from None
@@ -160,27 +145,21 @@ def _scheme_of(path: Path, raw: RawHypnogram, options: FileOptions) -> StageSche
     if raw.scheme is not None:
         return raw.scheme
     meanings = {canonical_name(name) for name in names}
-    if None in meanings:
-        return (
-            options.scheme or options.default_scheme or AASM5
-        )  # `_labels` names the line of the unknown stage
+    if None in meanings:  # `_labels` names the line of the unknown stage
+        return options.scheme or options.default_scheme or AASM5
     fitting = [scheme for scheme in SCHEMES.values() if meanings <= set(scheme.names)]
     if not fitting:
-        raise file_error(
-            path,
-            f"mixes the stages {', '.join(sorted(map(str, meanings)))}, expected those of one scheme: "
-            + "; ".join(f"{scheme.name} = {' '.join(scheme.names)}" for scheme in SCHEMES.values())
-            + ".",
-        )
+        mixed = ", ".join(sorted(map(str, meanings)))
+        known = "; ".join(f"{scheme.name} = {' '.join(scheme.names)}" for scheme in SCHEMES.values())
+        raise file_error(path, f"mixes the stages {mixed}, expected those of one scheme: {known}.")
     if len(fitting) == 1:
         return fitting[0]
     named = " and ".join(sorted(map(str, meanings)))
+    may_be = " or ".join(scheme.name for scheme in fitting)
     raise file_error(
         path,
-        f"names {f'{named} only' if named else 'no stage'}, so its scheme may be "
-        f"{' or '.join(scheme.name for scheme in fitting)}. Say which with ",
-        f"scheme={fitting[0].name!r}",
-        ".",
+        f"names {f'{named} only' if named else 'no stage'}, so its scheme may be {may_be}. Say which with "
+        f"scheme={fitting[0].name!r}.",
     )
 
 
@@ -192,7 +171,7 @@ def _labels(
         if stage not in known:
             label = UNSCORED if stage.casefold() in UNSCORED_WORDS else _label(stage, scheme)
             if label is None:
-                raise file_error(path, f"line {lines[index]}: ", unknown_stage(stage, scheme))
+                raise file_error(path, f"line {lines[index]}: {unknown_stage(stage, scheme)}")
             known[stage] = label
     return np.array([known[stage] for stage in stages], dtype=np.int8)
 
@@ -208,11 +187,8 @@ def unknown_stage(stage: str, scheme: StageScheme) -> str:
     """Return the message for a cell that is not a stage."""
     expected = f"expected {', '.join(scheme.names)}, or ? for unscored"
     if stage.lstrip("+-").replace(".", "", 1).isdecimal():
-        return (
-            f"{stage[:40]!r} is a number, and tools number stages differently: "
-            f"{expected}. Or say whose numbers they are: format='numbers-yasa' (see "
-            "docs/formats.md)."
-        )
+        whose = "Or say whose numbers they are: format='numbers-yasa' (see docs/formats.md)."
+        return f"{stage[:40]!r} is a number, and tools number stages differently: {expected}. {whose}"
     return f"{stage[:40]!r} is not a stage: {expected}.{did_you_mean(stage, scheme.names)}"
 
 
@@ -270,9 +246,7 @@ def names_of(
         if code not in numbering:
             known = ", ".join(f"{number} {name}" for number, name in sorted(numbering.items()))
             text = str(code) if isinstance(code, int) else f"{code:g}"  # JSON may hold very long numbers
-            text = text if len(text) <= 20 else f"{text[:20]}..."
-            where: object = f"{position}" if (what, first) == ("epoch", 0) else position
-            raise file_error(path, f"{what} ", where, f" is {text}, expected one of: {known}.")
+            raise file_error(path, f"{what} {position} is {text[:20]}, expected one of: {known}.")
         stages.append(numbering[int(code)])
     return tuple(stages)
 

@@ -1,22 +1,28 @@
-"""One night as a file or an object holds it: what a reader returns, and what the caller said about it."""
+"""One night as a file or an object holds it, what the caller said about it, and what readers return."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy.typing as npt
 
 from stageguard.arrays import Indices
+from stageguard.errors import InputError
 from stageguard.measures.cohort import DecodedFacts
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.period import Period
 from stageguard.night.quantities import Steering
 from stageguard.night.stages import StageScheme
+from stageguard.night.timing import from_recording_start, recording_start
 from stageguard.profile.profile import Profile
+
+if TYPE_CHECKING:
+    from stageguard.guard.decoding import Decoding
 
 Where = Path | str  # a file, or the name of an object's type
 
@@ -65,9 +71,30 @@ class Event:
     details: tuple[tuple[str, str], ...] = ()
 
 
+class Events(NamedTuple):
+    """The annotations of a file other than stages, by onset, and what it says about its recording."""
+
+    events: tuple[Event, ...]
+    recording_start: datetime | None = None  # from which onsets count
+    recording_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What `decode` recorded about a night in the sidecar."""
+
+    steered: frozenset[Steering] = frozenset()  # what the profile steered
+    decoded: DecodedFacts | None = None
+    period: Period | None = None  # the sleep period that the rules measured
+    look_at: str = ""  # why somebody should look at the night
+
+
+NOTHING_RECORDED = Recorded()
+
+
 @dataclass(frozen=True, slots=True)
 class RawDensity:
-    """The probabilities in a file: numbers, their column names, and remarks."""
+    """The probabilities in a file, unchecked: numbers, their column names, and remarks."""
 
     values: npt.ArrayLike
     names: tuple[str, ...]
@@ -87,21 +114,8 @@ class RawDensity:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """What `decode` recorded about a night in the sidecar."""
-
-    steered: frozenset[Steering] = frozenset()  # what the profile steered
-    decoded: DecodedFacts | None = None
-    period: Period | None = None  # the sleep period that the rules measured
-    look_at: str = ""  # why somebody should look at the night
-
-
-NOTHING_RECORDED = Recorded()
-
-
-@dataclass(frozen=True, slots=True)
 class RawHypnogram:
-    """The stages in a file: one name per epoch, and more about the night."""
+    """The stages in a file, unchecked: one name per epoch, and more about the night."""
 
     stages: tuple[str, ...]
     lines: Sequence[int] | None = None  # line of each epoch, counted from 1; by default epochs from 0
@@ -112,71 +126,76 @@ class RawHypnogram:
     argmax_stages: tuple[str, ...] | None = None
     scheme: StageScheme | None = None  # of the format, if it has one
     offset_seconds: float = 0.0  # from the recording's start to the first epoch
-    has_clock: bool = True  # whether `start`, if any, is from a clock in the file
     notes: tuple[str, ...] = ()
+    has_clock: bool = True  # whether `start`, if any, is from a clock in the file
     scorer: str | None = None  # by default the file's name
-    left_out: tuple[str, ...] = ()  # remarks on annotations that are not stages
-
-
-def _nothing() -> tuple[()]:
-    return ()
-
-
-def _unknown() -> None:
-    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RawNight:
-    """What a file or an object holds about one night. It is parsed once, before this is made.
+class Night:
+    """A night that was read, or is to be written: stages, probabilities or both, and other annotations."""
 
-    The parts are functions of what was parsed, since one may be damaged where another is not: stages are
-    read although the probabilities beside them make no sense. A part is None if the format never holds it.
-    """
+    scoring: Hypnogram | None = None
+    probabilities: Hypnodensity | None = None
+    events: tuple[Event, ...] = ()
+    notes: tuple[str, ...] = ()  # what was assumed or left out
+    has_clock: bool = False  # whether the start is from a clock in the file
+    is_length_assumed: bool = False  # whether neither file nor caller said how long an epoch is
+    before: Hypnogram | None = None  # the stager's own choice, if `decode` wrote the file
+    profile: Profile | None = None
+    recorded: Recorded = NOTHING_RECORDED
+    decoding: Decoding | None = None
+    id: str = ""
+    lost: tuple[str, ...] = ()  # what is lost already, in any format
 
-    stages: Callable[[], RawHypnogram] | None = None
-    probabilities: Callable[[], RawDensity] | None = None
-    events: Callable[[], Iterable[Event]] = _nothing  # annotations other than stages
-    recording_start: Callable[[], datetime | None] = _unknown  # from which the onsets of events count
-    recording_seconds: Callable[[], float | None] = _unknown
-    stage_texts: Callable[[], Iterable[str]] = _nothing  # as they are written, to look for stage 4
-    left_columns: Callable[[], Iterable[str]] = _nothing  # of a table, which hold something that is not read
+    @property
+    def hypnogram(self) -> Hypnogram:
+        """The stages; refused without any."""
+        if self.scoring is None:
+            raise InputError("there are only probabilities, expected stages. Decode them first.")
+        return self.scoring
+
+    @property
+    def density(self) -> Hypnodensity:
+        """The probabilities; refused without any."""
+        if self.probabilities is None:
+            raise InputError("the night has stages alone, expected probabilities.")
+        return self.probabilities
+
+    @property
+    def any(self) -> Hypnogram | Hypnodensity:
+        """The stages, or without stages the probabilities."""
+        return self.density if self.scoring is None else self.scoring
+
+    @property
+    def recording_start(self) -> datetime | None:
+        """When the recording began, from which onsets count."""
+        return recording_start(self.any)
+
+    @property
+    def onsets(self) -> list[float]:
+        """Seconds from the recording's start to each epoch."""
+        first, seconds = self.any.offset_seconds, self.any.epoch_seconds
+        # rounded to nanoseconds, to remove rounding errors of floating point
+        return [round(first + epoch * seconds, 9) for epoch in range(self.any.n_epochs)]
+
+    def changed(self, change: Callable[[Any], Any]) -> Night:
+        """Return the night with `change` applied to stages and probabilities."""
+        parts = (None if part is None else change(part) for part in (self.scoring, self.probabilities))
+        scoring, probabilities = parts
+        return replace(self, scoring=scoring, probabilities=probabilities)
+
+    def from_recording_start(self) -> Night:
+        """Return the night for a format without onsets, with unscored epochs from the recording's start."""
+        return self.changed(from_recording_start)
 
 
-Part = Literal["density", "hypnogram"]
-ONLY_STAGES: frozenset[Part] = frozenset({"hypnogram"})
-ONLY_PROBABILITIES: frozenset[Part] = frozenset({"density"})
-BOTH: frozenset[Part] = ONLY_STAGES | ONLY_PROBABILITIES
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """The function that reads a format or a kind of object, and the parts of a night that it returns."""
-
-    parts: frozenset[Part]
-    read: Callable[[Any, FileOptions], RawNight]  # of a path or an object
-
-
-def of_stages(read: Callable[[Any, FileOptions], RawHypnogram]) -> Reader:
-    """Return the reader of a source that holds only stages."""
-    return Reader(ONLY_STAGES, lambda source, options: RawNight(stages=partial(read, source, options)))
-
-
-def of_probabilities(read: Callable[[Any, FileOptions], RawDensity]) -> Reader:
-    """Return the reader of a source that holds only probabilities."""
-    return Reader(
-        ONLY_PROBABILITIES, lambda source, options: RawNight(probabilities=partial(read, source, options))
-    )
-
-
-def of_both(
-    stages: Callable[[Any, FileOptions], RawHypnogram],
-    probabilities: Callable[[Any, FileOptions], RawDensity],
-) -> Reader:
-    """Return the reader of a source whose stages and probabilities are read apart."""
-    return Reader(
-        BOTH,
-        lambda source, options: RawNight(
-            stages=partial(stages, source, options), probabilities=partial(probabilities, source, options)
-        ),
+def night_of(source: Decoding | Hypnogram | Hypnodensity) -> Night:
+    """Return a result of this package as a night to write."""
+    if isinstance(source, Hypnogram):
+        return Night(scoring=source)
+    if isinstance(source, Hypnodensity):
+        return Night(probabilities=source)
+    return Night(
+        scoring=source.hypnogram, probabilities=source.density, decoding=source, profile=source.profile
     )

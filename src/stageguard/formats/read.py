@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,23 +17,22 @@ from stageguard.formats import registry
 from stageguard.formats.density import (
     LABELS_ALONE,
     NAMES_NO_STAGES,
-    DensityFile,
     build_density,
     existing_file,
 )
-from stageguard.formats.file_format import BIDS_ENDINGS, MNE_ENDINGS, FileFormat
+from stageguard.formats.file_format import BIDS_ENDINGS, MNE_ENDINGS, FileFormat, Kind
 from stageguard.formats.hypnogram import (
     NPY,
-    HypnogramFile,
     build_hypnogram,
     column_of_stages,
     is_stage,
     stage_column,
 )
-from stageguard.formats.night import FileOptions, RawNight
+from stageguard.formats.night import FileOptions, Night, night_of
 from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.formats.sniffing import EDF, HEAD_BYTES, first_lines, integers, read_head, stranger
 from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
+from stageguard.guard.decoding import Decoding
 from stageguard.guard.night import GuardOptions
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import NO_PROBABILITIES, Hypnogram
@@ -41,6 +40,8 @@ from stageguard.night.stages import SCHEMES, StageScheme, as_scheme, canonical_n
 from stageguard.profile.profile import Profile
 from stageguard.profile.stagers import stager_of_format
 from stageguard.storage import names_file
+
+Result = TypeVar("Result")
 
 
 def read_density(
@@ -146,105 +147,154 @@ def density_options(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedFile:
-    """A file, its format and what it holds."""
+def read_night(source: Any, options: FileOptions) -> Night:
+    """Return all that a file or an object holds about a night: stages, probabilities and annotations.
 
-    path: Path
-    form: FileFormat
-    night: RawNight
+    Whether the stages or the probabilities are meant is told by the content; the others, if they are of the
+    same epochs, are returned beside them.
+    """
+    if not names_file(source):
+        return _read_object(source, options)
+    path = existing_file(source)
+    first: Kind = "hypnogram" if _means_stages(path, options) else "density"
+    if options.format is None and first == "hypnogram":
+        _refuse_array(path)
+    form = registry.detect(path, first, name=options.format)
+    if first == "density":
+        night = read_density_file(path, options)
+        beside = attempt(lambda: _stages_of(path, form, options)) if form.stages is not None else None
+        scoring = None if beside is None else replace(beside.hypnogram, scorer=None)
+        return replace(with_probabilities(Night(scoring=scoring), night), id=night_name(path))
+    night = _stages_of(path, form, options)
+    if night.hypnogram.scorer == path.name:  # the file does not say who scored it
+        night = replace(night, scoring=replace(night.hypnogram, scorer=None))
+    events = form.events(path).events if form.events is not None else ()
+    # a format by its name may stand for the confidences of labels, which are no distribution
+    unnamed = replace(options, format=None)
+    beside = attempt(lambda: _density_of(path, form, unnamed)) if form.probabilities is not None else None
+    return with_probabilities(replace(night, events=events, id=night_name(path)), beside)
 
-    def density(self, options: FileOptions) -> DensityFile:
-        """Return the checked probabilities."""
-        assert self.night.probabilities is not None
-        with faults_named(self.path.name):
-            raw = replace(self.night.probabilities(), stager=stager_of_format(self.form.name))
-            return build_density(self.path, raw, options)
 
-    def hypnogram(self, options: FileOptions) -> HypnogramFile:
-        """Return the checked stages."""
-        assert self.night.stages is not None
-        with faults_named(self.path.name):
-            return build_hypnogram(self.path, self.night.stages(), options)
+def _means_stages(path: Path, options: FileOptions) -> bool:
+    """Whether the stages of a file are meant, rather than its probabilities."""
+    if options.format is not None:
+        form = next((each for each in registry.formats() if each.name == options.format), None)
+        if form is None:
+            registry.named(options.format, "density")  # raises an error that lists the formats
+        elif form.stages is None or form.probabilities is None:
+            return form.stages is not None
+    return is_hypnogram(path, options.scheme)
 
 
-def parse_file(path: Path, form: FileFormat, options: FileOptions) -> ParsedFile:
-    """Return what a file of this format holds."""
+def _read_object(source: Any, options: FileOptions) -> Night:
+    from stageguard.formats.objects import OBJECTS
+
+    if isinstance(source, Decoding | Hypnogram) or (
+        isinstance(source, Hypnodensity) and options == FileOptions()
+    ):
+        return night_of(source)
+    if isinstance(source, Hypnodensity):
+        return read_density_object(source, options)
+    kind = next((kind for kind in OBJECTS if kind.is_it(source)), None)
+    if kind is None or kind.probabilities is None:
+        return read_hypnogram_file(source, options)
+    density = attempt(lambda: read_density_object(source, options))
+    scored = attempt(lambda: read_hypnogram_file(source, options))
+    if density is None and scored is None:
+        read_density_object(source, options)  # raises the error again
+    return with_probabilities(Night(scoring=None if scored is None else scored.scoring), density)
+
+
+def attempt(read: Callable[[], Result]) -> Result | None:
+    """Return what a function reads, or None if it refuses."""
+    try:
+        return read()
+    except (FileFormatError, InputError):
+        return None
+
+
+def with_probabilities(night: Night, read: Night | None) -> Night:
+    """Return a night with the probabilities that were read, if their epochs are those of its labels."""
+    if read is None:
+        return night
+    density, scoring = read.density, night.scoring
+    if scoring is not None:
+        merged = attempt(lambda: read.density.merge(scoring.scheme))
+        if merged is None or (merged.n_epochs, merged.offset_seconds) != (
+            scoring.n_epochs,
+            scoring.offset_seconds,
+        ):
+            return replace(night, notes=(*night.notes, "its probabilities are of other epochs: left out"))
+        density = merged
+    return replace(night, probabilities=density, notes=tuple(dict.fromkeys((*night.notes, *read.notes))))
+
+
+def _density_of(path: Path, form: FileFormat, options: FileOptions) -> Night:
+    assert form.probabilities is not None
     with faults_named(path.name):
-        return ParsedFile(path, form, form.reader.read(path, options))
+        raw = replace(form.probabilities(path, options), stager=stager_of_format(form.name))
+        return build_density(path, raw, options)
 
 
-def read_density_file(path: str | os.PathLike[str], options: FileOptions) -> DensityFile:
+def _stages_of(path: Path, form: FileFormat, options: FileOptions) -> Night:
+    assert form.stages is not None
+    with faults_named(path.name):
+        return build_hypnogram(path, form.stages(path, options), options)
+
+
+def read_density_file(path: str | os.PathLike[str], options: FileOptions) -> Night:
     """Like `read_density` for a file, with remarks on what was assumed or ignored."""
-    return parse_density(existing_file(path), options)[0]
-
-
-def parse_density(path: Path, options: FileOptions) -> tuple[DensityFile, ParsedFile]:
-    """Return the probabilities of a file, and all that the file holds."""
+    path = existing_file(path)
     form = None
     try:
         form = registry.detect(path, "density", name=options.format)
-        parsed = parse_file(path, form, options)
-        return parsed.density(options), parsed
+        return _density_of(path, form, options)
     except FileFormatError:
-        if options.format is None and form is not None and form.name == "npy":
-            _refuse_stage_array(path)
-        if options.format is None and (form is None or form.is_general):
+        if options.format is None and (form is None or form.is_general or form.name == "npy"):
             _refuse_scoring(path)
         raise
 
 
 def _refuse_scoring(path: Path) -> None:
     """Refuse a scoring or a recording where probabilities are expected, and say where it belongs."""
-    measured = "check, stats and compare read scorings"
-    if read_head(path).startswith(EDF):
-        if _has_stages(path):
-            raise file_error(path, f"holds {NO_PROBABILITIES}", code=LABELS_ALONE)
-        stagers = "such as YASA or U-Sleep"
+    head = read_head(path)
+    if head.startswith(EDF) and attempt(lambda: read_hypnogram_file(path, FileOptions())) is None:
         raise file_error(
             path,
-            f"is EDF, expected a stager's probabilities. Stage a recording first, with a stager {stagers}; "
-            f"{measured}.",
+            "is EDF, expected a stager's probabilities. Stage a recording first, with a stager such as YASA "
+            "or U-Sleep; check, stats and compare read scorings.",
         )
+    if _is_scoring(path, head):
+        raise file_error(path, f"holds {NO_PROBABILITIES}", code=LABELS_ALONE)
+
+
+def _is_scoring(path: Path, head: bytes) -> bool:
+    if head.startswith(NPY):
+        return _is_stage_array(path)
     try:
         form = registry.detect(path, "hypnogram")
     except FileFormatError as error:
-        if error.code == "ambiguous-format" and integers(read_head(path)) is not None:
-            raise file_error(path, f"holds {NO_PROBABILITIES}", code=LABELS_ALONE) from None
-        return
-    if stranger(read_head(path)) is not None:
-        try:  # an HDF5 or MATLAB file may hold anything
-            (form.reader.read(path, FileOptions()).stages or tuple)()
-        except FileFormatError:
-            return
-    is_scoring = form.is_general and column_of_stages(first_lines(read_head(path))) is not None
-    if not form.does("density") and (is_scoring or is_hypnogram(path)):
-        raise file_error(path, f"holds {NO_PROBABILITIES}", code=LABELS_ALONE)
+        return error.code == "ambiguous-format" and integers(head) is not None
+    if head.startswith(EDF):
+        return True
+    if stranger(head) is not None:  # an HDF5 or MATLAB file may hold anything
+        return form.stages is not None and attempt(lambda: _stages_of(path, form, FileOptions())) is not None
+    has_column = form.is_general and column_of_stages(first_lines(head)) is not None
+    return form.probabilities is None and (has_column or is_hypnogram(path))
 
 
-def _has_stages(path: Path) -> bool:
-    """Whether a file that may also be a recording can be read as stages."""
-    try:
-        parse_hypnogram(path, FileOptions())
-    except (StageGuardError, OSError):
-        return False
-    return True
-
-
-def _refuse_stage_array(path: Path) -> None:
-    """Refuse a .npy file with one whole number, or one name, per epoch."""
+def _is_stage_array(path: Path) -> bool:
+    """Whether a .npy file holds one whole number, or one name, per epoch."""
     from stageguard.formats.tools.arrays import load_plain  # only an array needs it
 
-    try:
-        values = load_plain(path)
-    except FileFormatError:
-        return
+    values = attempt(lambda: load_plain(path))
+    if values is None or values.ndim != 1 or not len(values):
+        return False
     is_whole = values.dtype.kind in "fiu" and bool((values == np.rint(values)).all())
-    if values.ndim == 1 and len(values) and (is_whole or values.dtype.kind in "US"):
-        raise file_error(path, f"holds {NO_PROBABILITIES}", code=LABELS_ALONE)
+    return is_whole or values.dtype.kind in "US"
 
 
-def read_density_object(source: Any, options: FileOptions) -> DensityFile:
+def read_density_object(source: Any, options: FileOptions) -> Night:
     """Like `read_density` for an object, with remarks on what was assumed or ignored."""
     from stageguard.formats import objects
 
@@ -253,8 +303,9 @@ def read_density_object(source: Any, options: FileOptions) -> DensityFile:
     try:
         return build_density(checks.type_name(source), objects.raw_density(source, options), options)
     except FileFormatError as error:
-        if error.code == NAMES_NO_STAGES:
-            _refuse_stages(source)
+        holds_stages = error.code == NAMES_NO_STAGES and _holds_stages(source)
+        if holds_stages:
+            raise LabelsAloneError(f"{checks.type_name(source)} holds {NO_PROBABILITIES}") from None
         if error.code == LABELS_ALONE:
             raise LabelsAloneError(str(error)) from None
         raise InputError(str(error)) from None
@@ -264,15 +315,15 @@ class LabelsAloneError(InputError):
     """An object with stages, where probabilities are expected."""
 
 
-def _refuse_stages(source: Any) -> None:
-    """Refuse an object with a column of stages, or a stage per epoch, where probabilities are expected."""
+def _holds_stages(source: Any) -> bool:
+    """Whether an object has a column of stages, or a stage per epoch."""
     from stageguard.formats import objects
 
     try:
-        objects.read_hypnogram_object(source, FileOptions())
+        objects.raw_hypnogram(source, FileOptions())
     except (StageGuardError, TypeError, ValueError):
-        return
-    raise LabelsAloneError(f"{checks.type_name(source)} holds {NO_PROBABILITIES}")
+        return False
+    return True
 
 
 def night_for(source: Any, profile: Profile, said: GuardOptions) -> Hypnodensity | Hypnogram:
@@ -352,39 +403,30 @@ def read_hypnogram(
     return read_hypnogram_file(source, options).hypnogram
 
 
-def read_hypnogram_file(source: str | os.PathLike[str] | Any, options: FileOptions) -> HypnogramFile:
+def read_hypnogram_file(source: str | os.PathLike[str] | Any, options: FileOptions) -> Night:
     """Like `read_hypnogram`, with the argmax, the profile, and remarks on what was assumed."""
     if is_stream(source):
         with as_file(source) as path:
-            return parse_hypnogram(existing_file(path), options)[0]
+            return read_hypnogram_file(path, options)
     if not names_file(source):
-        from stageguard.formats.objects import read_hypnogram_object
+        from stageguard.formats.objects import raw_hypnogram
 
-        path, raw = read_hypnogram_object(source, options)
-        return build_hypnogram(path, raw, options)
-    return parse_hypnogram(existing_file(source), options)[0]
-
-
-def parse_hypnogram(path: Path, options: FileOptions) -> tuple[HypnogramFile, ParsedFile]:
-    """Return the stages of a file, and all that the file holds."""
+        return build_hypnogram(Path(checks.type_name(source)), raw_hypnogram(source, options), options)
+    path = existing_file(source)
     if options.format is None:
         _refuse_array(path)
-    parsed = parse_file(path, registry.detect(path, "hypnogram", name=options.format), options)
-    return parsed.hypnogram(options), parsed
+    return _stages_of(path, registry.detect(path, "hypnogram", name=options.format), options)
 
 
 def _refuse_array(path: Path) -> None:
     """Refuse a NumPy array, which does not say what its numbers mean."""
     if not read_head(path).startswith(NPY):
         return
-    able = [form for form in registry.formats() if form.does("hypnogram") and ".npy" in form.suffixes]
-    first, *others = (form.name for form in able)
-    known = "".join(f" or {other!r}" for other in others)
+    able = [f"{each.name!r}" for each in registry.formats() if each.stages and ".npy" in each.suffixes]
     raise file_error(
         path,
-        "holds an array of numbers, and tools number stages differently. Say whose with ",
-        f"format={first!r}",
-        f"{known}. If it holds probabilities, use read_density.",
+        "holds an array of numbers, and tools number stages differently. Say whose with "
+        f"format={' or '.join(able)}. If it holds probabilities, use read_density.",
     )
 
 

@@ -40,8 +40,7 @@ def formats() -> tuple[FileFormat, ...]:
     from pkgutil import iter_modules  # not needed if `_known_at_sight`
 
     tools = import_module("stageguard.formats.tools")
-    names = [module.name for module in iter_modules(tools.__path__)]
-    modules = [import_module(f"{tools.__name__}.{name}") for name in names]
+    modules = [import_module(f"{tools.__name__}.{each.name}") for each in iter_modules(tools.__path__)]
     built_in = (*TABLES, *(form for module in modules for form in module.FORMATS))
     return (*built_in, *_added({form.name for form in built_in}))
 
@@ -65,8 +64,8 @@ def _added(taken: set[str]) -> list[FileFormat]:
             warn(f"{of_another} is left out: there is one of the name {form.name!r}.", InstallationWarning)
         else:
             taken.add(form.name)
-            stages = form.sniff_hypnogram and _tolerant(form.sniff_hypnogram, of_another)
-            added.append(replace(form, sniff=_tolerant(form.sniff, of_another), sniff_hypnogram=stages))
+            stages = form.sniff_stages and _tolerant(form.sniff_stages, of_another)
+            added.append(replace(form, sniff=_tolerant(form.sniff, of_another), sniff_stages=stages))
     return added
 
 
@@ -128,35 +127,34 @@ def detect(
         likely = [form for form in by_name if form.is_general] or by_name
         likely = likely or [form for form in able if form.is_general]
         expected = " or ".join(form.title for form in likely[:4])
-        raise file_error(path, f"holds {_content(head)}, not {expected}. Convert it first.")
+        raise file_error(path, f"holds {sniffing.content(head)}, not {expected}. Convert it first.")
     if len(fitting) > 1:
         choices = "; ".join(f"{form.name} = {form.title}" for form in fitting)
         raise file_error(
             path,
-            f"fits {len(fitting)} formats. Name the right one with ",
-            "format",
-            f": {choices}.",
+            f"fits {len(fitting)} formats. Name the right one with format: {choices}.",
             code="ambiguous-format",
         )
     form = fitting[0]
     if form.is_general and head.startswith(sniffing.UTF16_MARKS):
         raise file_error(path, "is UTF-16 text. Save it as UTF-8.")
-    if form.name == OWN_FORMAT:  # recognised under any name
-        return form
-    # text may have the suffix of any text format, and any name may be longer than it has to be
-    is_alike = any(own.endswith(other.suffixes) for other in by_name for own in form.suffixes)
-    if by_name and not is_alike:
-        if path.suffix.lower() == ".txt":  # a suffix of no particular format
-            raise file_error(
-                path,
-                f"holds {form.title}, which is not called .txt. Say ",
-                f"format={form.name!r}",
-                ", or rename it.",
-                code="ambiguous-format",
-            )
-        hint = " Is it an Excel workbook? Save it as CSV." if head.startswith(b"PK") else ""
-        raise file_error(path, f"holds {form.title}, not {by_name[0].title} as its name says.{hint}")
+    if form.name != OWN_FORMAT:  # recognised under any name
+        _refuse_name(path, form, by_name, head)
     return form
+
+
+def _refuse_name(path: Path, form: FileFormat, by_name: Sequence[FileFormat], head: bytes) -> None:
+    """Refuse a name of other formats; text may have the suffix of any text format, and a longer one."""
+    is_alike = any(own.endswith(other.suffixes) for other in by_name for own in form.suffixes)
+    if not by_name or is_alike:
+        return
+    if path.suffix.lower() == ".txt":  # a suffix of no particular format
+        say = f"Say format={form.name!r}, or rename it."
+        raise file_error(
+            path, f"holds {form.title}, which is not called .txt. {say}", code="ambiguous-format"
+        )
+    hint = " Is it an Excel workbook? Save it as CSV." if head.startswith(b"PK") else ""
+    raise file_error(path, f"holds {form.title}, not {by_name[0].title} as its name says.{hint}")
 
 
 def is_own_table(path: Path) -> bool:
@@ -179,13 +177,3 @@ def _known_at_sight(head: bytes, path: Path) -> FileFormat | None:
     stages = [cell for cell in cells[3 * is_own :] if cell not in TIMING_COLUMNS]
     is_table = len(stages) > 1 and all(stage_of(cell) is not None for cell in stages)
     return form if is_table and path.name.lower().endswith(form.suffixes) else None
-
-
-def _content(head: bytes) -> str:
-    if sniffing.is_json(head):
-        return "JSON of an unknown kind"
-    if head.lstrip()[:1] == b"<":
-        return f"XML that begins with <{(sniffing.xml_root(head) or '')[:40]}>"
-    if head.lstrip()[:1] == b"[":
-        return "a JSON list of an unknown kind"
-    return sniffing.stranger(head) or "binary data"

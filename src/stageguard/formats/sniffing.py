@@ -76,6 +76,16 @@ def stranger(head: bytes) -> str | None:
     return next((name for magic, name in STRANGERS if head.startswith(magic)), None)
 
 
+def content(head: bytes) -> str:
+    """Return what to call content that no format recognises."""
+    if is_json(head):
+        return "JSON of an unknown kind"
+    first = head.lstrip()[:1]
+    if first == b"<":
+        return f"XML that begins with <{(xml_root(head) or '')[:40]}>"
+    return "a JSON list of an unknown kind" if first == b"[" else stranger(head) or "binary data"
+
+
 @lru_cache(maxsize=4)
 def first_lines(head: bytes) -> tuple[str, ...]:
     """Return the first lines of a text without byte order mark; none for binary data or UTF-16."""

@@ -15,10 +15,11 @@ from stageguard.arrays import Floats
 from stageguard.errors import FileFormatError, InputError, StageGuardError
 from stageguard.files import file_error
 from stageguard.formats.companions import parse_moment
-from stageguard.formats.density import LABELS_ALONE, DensityFile, existing_file
+from stageguard.formats.density import LABELS_ALONE, existing_file
 from stageguard.formats.night import FileOptions
+from stageguard.formats.night import Night as ReadNight
 from stageguard.formats.outputs import TSV_SUFFIX, describe_file
-from stageguard.formats.read import labels_options, parse_density, read_hypnogram_file
+from stageguard.formats.read import labels_options, read_density_file, read_hypnogram_file
 from stageguard.formats.registry import is_for_stages_alone, is_own_table
 from stageguard.guard.decode import decode_held, decode_night, profile_for, warn_of_changes
 from stageguard.guard.decoding import Decoding
@@ -133,18 +134,18 @@ def reading_with(profile: Profile, options: FileOptions) -> FileOptions:
     return replace(options, default_epoch_seconds=profile.epoch_seconds, scheme=scheme)
 
 
-def read_with(path: Path, profile: Profile, options: FileOptions, used: Profile) -> DensityFile:
+def read_with(path: Path, profile: Profile, options: FileOptions, used: Profile) -> ReadNight:
     """Read a file to be decoded with a profile; labels alone become shares of the confusions of `used`."""
     reading = reading_with(profile, options)
     if not is_for_stages_alone(options.format):
         try:
-            return parse_density(existing_file(path), reading)[0]
+            return read_density_file(path, reading)
         except FileFormatError as error:
             if error.code != LABELS_ALONE or not options.may_be_labels:
                 raise
     read = read_hypnogram_file(path, labels_options(reading, profile))
     density = density_of_labels(read.hypnogram, used)
-    return DensityFile(density, read.notes, read.is_length_assumed)
+    return replace(read, scoring=None, probabilities=density)
 
 
 def profile_that_fits(paths: Sequence[Path], options: FileOptions) -> Profile:
@@ -153,7 +154,7 @@ def profile_that_fits(paths: Sequence[Path], options: FileOptions) -> Profile:
     for path in paths:
         try:
             try:
-                night: Hypnodensity | Hypnogram = parse_density(existing_file(path), options)[0].density
+                night: Hypnodensity | Hypnogram = read_density_file(path, options).density
             except FileFormatError as error:
                 if error.code != LABELS_ALONE or not options.may_be_labels:
                     raise

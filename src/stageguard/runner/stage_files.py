@@ -14,8 +14,7 @@ import numpy as np
 
 from stageguard.errors import FileFormatError, InputError
 from stageguard.files import exists_error, file_sha256, write_text_atomic, write_together
-from stageguard.formats.night import Event, FileOptions
-from stageguard.formats.outgoing import Outgoing
+from stageguard.formats.night import Event, FileOptions, Night
 from stageguard.formats.recordings.wfdb import signal_files
 from stageguard.formats.tools.stageguard import table_text
 from stageguard.guard.decoding import Decoding
@@ -174,7 +173,7 @@ def _stage(task: StageTask, request: Mapping[str, Any]) -> tuple[StagingRecord, 
         temperature=task.options.temperature,
         covariates=task.options.covariates,
     )
-    text = table_text(Outgoing(None, staging.density))
+    text = table_text(Night(probabilities=staging.density))
     record = StagingRecord(
         request,
         density_sha256=sha256(text.encode()).hexdigest(),

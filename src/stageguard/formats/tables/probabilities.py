@@ -16,7 +16,7 @@ from stageguard.errors import did_you_mean
 from stageguard.files import file_error
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import START, FileFormat
-from stageguard.formats.night import FileOptions, RawDensity, Where, of_probabilities
+from stageguard.formats.night import FileOptions, RawDensity, Where
 from stageguard.formats.sniffing import is_text
 from stageguard.formats.tables.delimited import (
     DELIMITERS,
@@ -309,7 +309,7 @@ FORMATS = (
         "a CSV or TSV table",
         (".csv", ".tsv", ".txt"),
         is_text,
-        of_probabilities(read_table),
+        probabilities=read_table,
         loses=(START,),
         is_general=True,
     ),

@@ -1,11 +1,10 @@
 """Read labels of AccuSleep (MAT-files) and AccuSleePy (CSV, also with confidences); write the CSV.
 
-A MAT-file of level 5 (MATLAB 5 to 7) is a chain of elements: type, number of bytes, data. Every length is
-checked against the data, so that a damaged file is just an error: scipy 1.17 ends in a segmentation fault on
-one of the damaged files that the tests make.
+A MAT-file of level 5 (MATLAB 5 to 7) is a chain of elements: type, number of bytes, data. It is read here,
+because scipy 1.17 ends in a segmentation fault on some of the damaged files that the tests make.
 
 AccuSleePy writes `brain_state,confidence_score`: digits, and the sigmoid of the largest logit. It loses the
-values of the other stages, as do tables of another tool's stage and confidence, which are read here, too.
+values of the other stages.
 """
 
 from __future__ import annotations
@@ -13,19 +12,19 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.arrays import Floats, Indices
+from stageguard.arrays import Floats
 from stageguard.checks import MISSING_WORDS
 from stageguard.errors import StageGuardError, warn
-from stageguard.files import damaged_file, file_error, open_file, read_file
+from stageguard.files import damaged_file, file_error, read_file
 from stageguard.formats.density import MOST_EPOCHS, check_usual, listed
 from stageguard.formats.file_format import (
     ANNOTATIONS,
@@ -34,49 +33,41 @@ from stageguard.formats.file_format import (
     OTHER_PROBABILITIES,
     SCORER,
     STAGES_ALONE,
+    Contents,
     FileFormat,
     always_final,
 )
 from stageguard.formats.hdf5 import opened_hdf5, values_of
 from stageguard.formats.hypnogram import NUMBERINGS, numbered_stages
-from stageguard.formats.night import (
-    FileOptions,
-    RawDensity,
-    RawHypnogram,
-    Where,
-    of_both,
-    of_stages,
-)
-from stageguard.formats.outgoing import Content, Outgoing, stage_words
-from stageguard.formats.sniffing import begins_with, first_row, has_columns
+from stageguard.formats.night import FileOptions, Night, RawDensity, RawHypnogram
+from stageguard.formats.sniffing import begins_with, first_row, has_columns, read_head
 from stageguard.formats.tables.delimited import find_rows, read_rows, text_lines
-from stageguard.night.stages import AASM5, SCHEMES, canonical_name
+from stageguard.formats.tables.table import Table
+from stageguard.formats.write import stage_words
 
 NO_LABEL = MISSING_WORDS | {"-1", "?", "art", "uns"}
 EPOCH_SECONDS = 2.5  # AccuSleep's default, which files do not tell
-COLUMN = "brain_state"
+COLUMN, CONFIDENCE = "brain_state", "confidence_score"
 DIGITS = {"R": "1", "W": "2", "N": "3", "?": "-1"}
+CSV_FORMAT = "accusleepy-csv"
 HEADER_BYTES = 128
 MOST_BYTES = 256 * 2**20  # of one unpacked element
-MOST_DIMENSIONS = 32
-INT8, INT32, UINT32, MATRIX, COMPRESSED = 1, 5, 6, 14, 15
+MATRIX, COMPRESSED, COMPLEX = 14, 15, 0x0800
 # Types of data, and classes of matrices that hold numbers.
 DATA_TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 NUMBER_CLASSES = range(6, 16)
-COMPLEX = 0x0800
 
 
 def read_csv(path: Path, options: FileOptions) -> RawHypnogram:
     """Read a column `brain_state`: 1 REM, 2 Wake, 3 NREM, -1 undefined."""
     table = read_rows(path, (COLUMN,))
-    codes = table.seconds(COLUMN)
-    return _stages(path, codes.tolist(), options, what="line", first=table.lines[0])
+    return _stages(path, table.seconds(COLUMN).tolist(), options, what="line", first=table.lines[0])
 
 
-def write_csv(night: Outgoing, path: Path) -> Content:
+def write_csv(night: Night, path: Path) -> Contents:
     """Write the column `brain_state` as AccuSleePy reads it."""
     words = stage_words(night.from_recording_start(), {"wnr3": {}}, "AccuSleePy")
-    return Content({path: "\n".join([COLUMN, *(DIGITS[word] for word in words)]) + "\n"})
+    return {path: "\n".join([COLUMN, *(DIGITS[word] for word in words)]) + "\n"}
 
 
 def read_mat(path: Path, options: FileOptions) -> RawHypnogram:
@@ -93,17 +84,62 @@ def read_mat(path: Path, options: FileOptions) -> RawHypnogram:
 
 
 def _labels(path: Path) -> npt.NDArray[Any]:
-    with open_file(path) as file:
-        head = file.read(1024)
-    if head.startswith(b"MATLAB 7.3"):
+    if read_head(path).startswith(b"MATLAB 7.3"):
         with opened_hdf5(path, f"reading {path.name}", extra="formats") as file:
-            if "labels" not in file:
-                names = listed(list(file)) or "nothing"
-                raise file_error(path, f"holds {names}, expected a variable 'labels' of AccuSleep.")
-            if file["labels"].size > MOST_EPOCHS:
-                raise file_error(path, f"'labels' has {file['labels'].size:,} values. Is it damaged?")
+            _refuse_without_labels(path, {name: file[name].shape for name in file if name == "labels"})
             return values_of(path, file["labels"])
-    return _read_matrix(path, "labels")
+    return _vector(path, read_file(path), "labels")
+
+
+def _vector(path: Path, data: bytes, name: str) -> npt.NDArray[Any]:
+    """Return the numbers of a variable; any error that is not of a file tells that it is damaged."""
+    order = {b"IM": "<", b"MI": ">"}[data[126:128]]
+    names: dict[str, tuple[int, ...]] = {}
+    for kind, body in _elements(data[HEADER_BYTES:], order):
+        if kind == COMPRESSED:
+            machine = zlib.decompressobj()
+            unpacked = machine.decompress(body, MOST_BYTES)
+            if machine.unconsumed_tail or not machine.eof:
+                raise ValueError("its compressed data are cut, or too large")
+            kind, body = next(_elements(unpacked, order))
+        if kind != MATRIX:
+            continue
+        (_, flags), (_, sizes), (_, text), *values = islice(_elements(body, order), 4)
+        own = text.rstrip(b"\x00").decode("latin-1")
+        names[own] = tuple(np.frombuffer(sizes, f"{order}i4").tolist())
+        if own == name:
+            break
+    _refuse_without_labels(path, names)
+    (flag,), ((number_kind, cells),) = struct.unpack_from(f"{order}I", flags), values
+    is_vector = math.prod(names[name]) == max(names[name])
+    if flag & 0xFF not in NUMBER_CLASSES or flag & COMPLEX or not is_vector:
+        raise file_error(path, f"{name!r} of shape {names[name]} holds no plain numbers, expected a vector.")
+    numbers = np.frombuffer(cells, order + DATA_TYPES[number_kind])
+    if len(numbers) != max(names[name]):
+        raise ValueError(f"{name!r} has {len(numbers):,} numbers, its header says {max(names[name]):,}")
+    return numbers
+
+
+def _elements(data: bytes, order: str) -> Iterator[tuple[int, bytes]]:
+    """Yield kind and data of each element; short elements have their data in the tag."""
+    at = 0
+    while at < len(data):
+        kind, n_bytes = struct.unpack_from(f"{order}2I", data, at)
+        begin, end = at + 8, at + 8 + n_bytes
+        at = end if kind == COMPRESSED else end + -n_bytes % 8
+        if kind >> 16:
+            kind, n_bytes = kind & 0xFFFF, kind >> 16
+            begin, end, at = begin - 4, begin - 4 + n_bytes, begin
+        if end > len(data) or end > at:
+            raise ValueError("an element ends after its data")
+        yield kind, data[begin:end]
+
+
+def _refuse_without_labels(path: Path, shapes: dict[str, tuple[int, ...]]) -> None:
+    if "labels" not in shapes:
+        raise file_error(path, f"holds {listed([*shapes]) or 'nothing'}, expected a variable 'labels'.")
+    if math.prod(shapes["labels"]) > MOST_EPOCHS:
+        raise file_error(path, f"'labels' has more than {MOST_EPOCHS:,} values. Is it damaged?")
 
 
 def _stages(path: Path, codes: list[float], options: FileOptions, *, what: str, first: int) -> RawHypnogram:
@@ -116,227 +152,85 @@ def _stages(path: Path, codes: list[float], options: FileOptions, *, what: str, 
     return replace(raw, epoch_seconds=seconds or EPOCH_SECONDS, notes=notes)
 
 
-class _Element(NamedTuple):
-    kind: int
-    data: bytes
-
-
-class _Matrix(NamedTuple):
-    name: str
-    flags: int
-    shape: tuple[int, ...]
-    rest: bytes  # the elements with its numbers
-
-
-def _read_matrix(path: Path, name: str) -> npt.NDArray[Any]:
-    """Return the matrix of this name; a file without it, or a damaged file, is an error."""
-    data = read_file(path)
-    order = {b"IM": "<", b"MI": ">"}.get(data[126:128])
-    if order is None or len(data) < HEADER_BYTES:
-        raise damaged_file(path, "its header is no MAT-file's of level 5")
-    names = []
-    at = HEADER_BYTES
-    while at < len(data):
-        element, at = _element(path, data, at, order)
-        if element.kind == COMPRESSED:
-            element = _unpack(path, element.data, order)
-        if element.kind != MATRIX:
-            continue
-        matrix = _matrix(path, element.data, order)
-        if matrix.name == name:
-            return _values(path, matrix, order)
-        names.append(matrix.name)
-    raise file_error(path, f"holds {listed(names) or 'nothing'}, expected a variable {name!r}.")
-
-
-def _element(path: Path, data: bytes, place: int, order: str) -> tuple[_Element, int]:
-    """Return one element and where the next one begins; short elements have their data in the tag."""
-    if place + 8 > len(data):
-        raise damaged_file(path, "it ends within a tag")
-    first, n_bytes = struct.unpack_from(f"{order}2I", data, place)
-    if first >> 16:
-        kind, n_bytes = first & 0xFFFF, first >> 16
-        if n_bytes > 4:
-            raise damaged_file(path, f"a short element has {n_bytes} bytes")
-        return _Element(kind, data[place + 4 : place + 4 + n_bytes]), place + 8
-    end = place + 8 + n_bytes
-    if end > len(data):
-        raise damaged_file(path, f"an element has {n_bytes:,} bytes, but {len(data) - place - 8:,} are left")
-    padded = end if first == COMPRESSED else min(end + -n_bytes % 8, len(data))
-    return _Element(first, data[place + 8 : end]), padded
-
-
-def _unpack(path: Path, packed: bytes, order: str) -> _Element:
-    machine = zlib.decompressobj()
-    try:
-        data = machine.decompress(packed, MOST_BYTES)
-    except zlib.error as error:
-        raise damaged_file(path, str(error)) from None
-    if machine.unconsumed_tail:
-        raise file_error(path, f"unpacks to more than {MOST_BYTES:,} bytes, expected one recording.")
-    if not machine.eof:
-        raise damaged_file(path, "its compressed data are cut")
-    return _element(path, data, 0, order)[0]
-
-
-def _matrix(path: Path, data: bytes, order: str) -> _Matrix:
-    flags, position = _element(path, data, 0, order)
-    dimensions, position = _element(path, data, position, order)
-    name, position = _element(path, data, position, order)
-    if flags.kind != UINT32 or len(flags.data) != 8 or dimensions.kind != INT32 or name.kind != INT8:
-        raise damaged_file(path, "a variable does not begin with its class, size and name")
-    n_dimensions = len(dimensions.data) // 4
-    if len(dimensions.data) % 4 or not 2 <= n_dimensions <= MOST_DIMENSIONS:
-        raise damaged_file(path, f"a variable has {len(dimensions.data)} bytes of sizes")
-    shape = struct.unpack(f"{order}{n_dimensions}i", dimensions.data)
-    if min(shape) < 0:
-        raise damaged_file(path, f"a variable has the shape {shape}")
-    text = name.data.rstrip(b"\x00").decode("latin-1")
-    return _Matrix(text, struct.unpack_from(f"{order}I", flags.data)[0], shape, data[position:])
-
-
-def _values(path: Path, matrix: _Matrix, order: str) -> npt.NDArray[Any]:
-    if matrix.flags & 0xFF not in NUMBER_CLASSES or matrix.flags & COMPLEX:
-        raise file_error(path, f"{matrix.name!r} holds no plain numbers, expected a vector of labels.")
-    n_values = math.prod(matrix.shape)  # unlike NumPy's, Python's whole numbers do not overflow
-    if n_values > MOST_EPOCHS:
-        raise file_error(path, f"{matrix.name!r} has the shape {matrix.shape}. Is it damaged?")
-    element, _ = _element(path, matrix.rest, 0, order)
-    if element.kind not in DATA_TYPES:
-        raise damaged_file(path, f"{matrix.name!r} has data of the unknown type {element.kind}")
-    dtype = np.dtype(order + DATA_TYPES[element.kind])
-    if len(element.data) != n_values * dtype.itemsize:
-        raise damaged_file(path, f"{matrix.name!r} has {len(element.data):,} bytes for {n_values:,} numbers")
-    values = np.frombuffer(element.data, dtype).reshape(matrix.shape, order="F")
-    return values.astype(dtype.newbyteorder("="))
-
-
-@dataclass(frozen=True, slots=True)
-class ConfidenceTool:
-    """A tool that writes a table of confidences, and what its columns and numbers mean."""
-
-    name: str
-    format: str
-    label: str
-    confidence: str
-    digits: tuple[str, ...]  # stages of the digits from 1; empty if labels are names
-    usual_seconds: float
-    meaning: str
-
-
-ACCUSLEEPY = ConfidenceTool(
-    "AccuSleePy", "accusleepy-csv", "brain_state", "confidence_score", ("R", "W", "N"), 2.5,
-    "the sigmoid of the largest logit, and belongs to the label before short bouts were replaced",
-)  # fmt: skip
-
-
-def read_confidences(path: Path, options: FileOptions, *, tool: ConfidenceTool) -> RawDensity:
-    """Read labels and confidences from a tool's table; refuse unless the caller named the format."""
-    table = find_rows(path, text_lines(path), lambda header: tool.label in header)
-    if table is None:
-        raise file_error(path, f"has no column {tool.label}, so it is not a table of {tool.name}.")
-    if tool.confidence not in table.header:
+def read_confidences(path: Path, options: FileOptions) -> RawDensity:
+    """Read labels and confidences of AccuSleePy; refuse unless the caller named the format."""
+    table = find_rows(path, text_lines(path), lambda header: COLUMN in header)
+    if table is None or CONFIDENCE not in table.header:
+        header = () if table is None else table.header
         raise file_error(
             path,
-            f"holds the labels of {tool.name} without confidence (got: {listed(table.header)}), so no "
-            "probabilities. Read it with read_hypnogram.",
+            f"holds no {COLUMN} with {CONFIDENCE} (got: {listed(header)}), so no probabilities. Read labels "
+            "with read_hypnogram.",
         )
-    confidences, _ = table.numbers(table.header.index(tool.confidence))
-    if options.format != tool.format:
+    confidences, _ = table.numbers(table.header.index(CONFIDENCE))
+    if options.format != CSV_FORMAT:
         raise file_error(
             path,
-            "holds one stage and its confidence per epoch, not a distribution over the stages: the "
-            f"confidence of {tool.name} is {tool.meaning}. To decode it all the same, with the rest "
-            "spread evenly, say so: ",
-            f"format={tool.format!r}",
-            ".",
+            "holds one stage and its confidence per epoch, not a distribution over the stages: AccuSleePy's "
+            "is the sigmoid of the largest logit, and belongs to the label before short bouts were replaced. "
+            "To decode it all the same, with the rest spread evenly, say so: format='accusleepy-csv'.",
         )
-    return spread(path, table.column(tool.label), confidences, options, tool, table.lines)
+    return _spread(path, table, confidences, options.stages or ("R", "W", "N"))
 
 
-def spread(
-    where: Where,
-    labels: Sequence[str],
-    confidences: Floats,
-    options: FileOptions,
-    tool: ConfidenceTool,
-    lines: Sequence[int] | None,
-) -> RawDensity:
+def _spread(path: Path, table: Table, confidences: Floats, names: tuple[str, ...]) -> RawDensity:
     """Give the label its confidence and the other stages equal parts of the rest, with a warning.
 
     A confidence that does not exceed an equal share does not support the label: no evidence.
     """
-    names, places = _label_places(where, labels, options, tool, lines)
-    n_stages = len(names)
+    labels, lines = table.column(COLUMN), table.lines
+    meaning = {str(digit): digit - 1 for digit in range(1, len(names) + 1)}
+    places = np.full(len(labels), -1, dtype=np.intp)
+    for row, label in enumerate(labels):
+        key = label.removesuffix(".0")
+        if key.casefold() in NO_LABEL:
+            continue
+        if key not in meaning:
+            known = ", ".join(f"{digit} {names[place]}" for digit, place in meaning.items())
+            raise file_error(
+                path,
+                f"line {lines[row]}: the stage is {label[:40]!r}, expected {known}, or -1. Name others "
+                "with stages.",
+            )
+        places[row] = meaning[key]
     scored = places >= 0
     bad = scored & ~((confidences >= 0) & (confidences <= 1))
     if bad.any():
         row = int(np.argmax(bad))
-        line = f"row {row}" if lines is None else f"line {lines[row]}"
-        raise file_error(where, f"{line}: the confidence is {confidences[row]:g}, expected 0 to 1.")
-    known = scored & (confidences > 1 / n_stages)
+        told = f"line {lines[row]}: the confidence is {confidences[row]:g}"
+        raise file_error(path, f"{told}, expected 0 to 1.")
+    n_stages = len(names)
+    is_known = scored & (confidences > 1 / n_stages)
     values = np.repeat(((1 - confidences) / (n_stages - 1))[:, None], n_stages, axis=1)
-    values[np.flatnonzero(known), places[known]] = confidences[known]
-    values[~known] = np.nan
-    name = where if isinstance(where, str) else where.name
-    others = f"the other {n_stages - 1} stages equal parts of the rest"
-    notes = [f"not a distribution: each label got its confidence, {others}"]
-    text = f"{name}: {notes[0]}. Decisions on it are weaker than they look."
-    warn(text)
-    n_weak = int(np.count_nonzero(scored & ~known))
-    if n_weak:
-        notes.append(f"{n_weak:,} with a confidence of at most 1/{n_stages}: read as without evidence")
+    values[np.flatnonzero(is_known), places[is_known]] = confidences[is_known]
+    values[~is_known] = np.nan
+    note = (
+        f"not a distribution: each label got its confidence, the other {n_stages - 1} stages equal parts of "
+        "the rest"
+    )
+    warn(f"{path.name}: {note}. Decisions on it are weaker than they look.")
+    n_weak = int(np.count_nonzero(scored & ~is_known))
+    weak = (f"{n_weak:,} with a confidence of at most 1/{n_stages}: read as without evidence",)
     return RawDensity(
         values,
         names,
-        notes=tuple(notes),
+        notes=(note, *weak[: bool(n_weak)]),
         lines=lines,
-        usual_seconds=tool.usual_seconds,
-        tool=tool.name,
-        is_chosen=bool(tool.digits),
+        usual_seconds=EPOCH_SECONDS,
+        tool="AccuSleePy",
+        is_chosen=True,
     )
-
-
-def _label_places(
-    where: Where,
-    labels: Sequence[str],
-    options: FileOptions,
-    tool: ConfidenceTool,
-    lines: Sequence[int] | None,
-) -> tuple[tuple[str, ...], Indices]:
-    """Return stage names, and the index of each label among them, -1 if undefined."""
-    if tool.digits:
-        names = tool.digits if options.stages is None else tuple(options.stages)
-        meaning = {str(digit): digit - 1 for digit in range(1, len(names) + 1)}
-        expected = ", ".join(f"{digit} {name}" for digit, name in enumerate(names, start=1))
-    else:
-        named = {canonical_name(label) for label in labels if label.casefold() not in NO_LABEL}
-        fitting = [scheme for scheme in SCHEMES.values() if named <= set(scheme.names)]
-        names = tuple(options.stages or (fitting[0] if fitting else AASM5).names)
-        meaning = {str(canonical_name(name) or name): index for index, name in enumerate(names)}
-        expected = ", ".join(names)
-    places = np.full(len(labels), -1, dtype=np.intp)
-    for row, label in enumerate(labels):
-        key = label.removesuffix(".0") if tool.digits else str(canonical_name(label) or label)
-        if key in meaning and key.casefold() not in NO_LABEL:
-            places[row] = meaning[key]
-        elif key.casefold() not in NO_LABEL:
-            line = f"row {row}" if lines is None else f"line {lines[row]}"
-            raise file_error(
-                where,
-                f"{line}: the stage is {label[:40]!r}, expected {expected}, or -1. Name others with stages.",
-            )
-    return names, places
 
 
 FORMATS = (
     FileFormat(
-        "accusleepy-csv",
+        CSV_FORMAT,
         "labels and confidences of AccuSleePy",
         (".csv",),
         lambda head, path: COLUMN in first_row(head),
-        sniff_hypnogram=has_columns(COLUMN),
-        reader=of_both(read_csv, partial(read_confidences, tool=ACCUSLEEPY)),
+        sniff_stages=has_columns(COLUMN),
+        stages=read_csv,
+        probabilities=read_confidences,
         write=write_csv,
         loses=(OTHER_PROBABILITIES, *NUMBERS_ALONE, LEAD, SCORER, ANNOTATIONS),
         has_final_stages=always_final,
@@ -346,7 +240,7 @@ FORMATS = (
         "AccuSleep labels (.mat)",
         (".mat",),
         begins_with(b"MATLAB "),
-        reader=of_stages(read_mat),
+        stages=read_mat,
         loses=STAGES_ALONE,
     ),
 )

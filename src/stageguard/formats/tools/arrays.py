@@ -6,35 +6,28 @@ The meaning of columns is never guessed: the caller names the stages, or the too
 from __future__ import annotations
 
 import io
-import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from stageguard.arrays import Floats
-from stageguard.errors import (
-    FileFormatError,
-    InputError,
-    did_you_mean,
-)
-from stageguard.files import damaged_file, file_error, open_file, read_file
+from stageguard.errors import FileFormatError, did_you_mean
+from stageguard.files import damaged_file, file_error, read_file
 from stageguard.formats.density import listed
-from stageguard.formats.file_format import ANNOTATIONS, NUMBERS_ALONE, SCORER, FileFormat
-from stageguard.formats.night import FileOptions, RawDensity, Where, of_probabilities
-from stageguard.formats.outgoing import Content, Outgoing
-from stageguard.formats.sniffing import begins_with, never
+from stageguard.formats.file_format import ANNOTATIONS, NUMBERS_ALONE, SCORER, STAGES, Contents, FileFormat
+from stageguard.formats.night import FileOptions, Night, RawDensity, Where
+from stageguard.formats.sniffing import begins_with, never, read_head
 from stageguard.night.stages import canonical_name
 
-MOST_BYTES = 4 * 2**30  # of one array in an archive, uncompressed
-MOST_EXPANSION = 200  # of an array above EXPANDED_BYTES, compared with the archive
-EXPANDED_BYTES = 100_000_000
-MOST_HEADER_BYTES = 12_000  # of an array: NumPy refuses longer headers
+Value = TypeVar("Value")
+
+MOST_BYTES = 2**30  # of the arrays in an archive, unpacked
 
 SOMNOTATE_STATES, SOMNOTATE_SECONDS = {"awake", "non-REM", "REM"}, 1.0  # its time_resolution by default
 KNOWN_KEYS = ("probabilities", "stages", "epoch_seconds", "offset_seconds", "start")
@@ -76,19 +69,21 @@ SOFT, LEAST_SOFT, LEAST_SOFT_ROWS = 0.01, 0.1, 3  # margin from 0 and 1; share a
 
 def read_npy(path: Path, options: FileOptions) -> RawDensity:
     """Read an (epochs, stages) array; the caller must name the stages, or the tool that wrote it."""
-    return array_density(path, load_plain(path, is_whole=True), options)
+    return array_density(path, load_plain(path), options)
 
 
-def load_plain(path: Path, *, is_whole: bool = False) -> npt.NDArray[Any]:
+def load_plain(path: Path) -> npt.NDArray[Any]:
     """Return the array of a .npy file; refuse one with Python objects."""
-    return _plain(path, _load(path, lambda loaded: loaded, is_whole=is_whole), "the array")
+    stream = io.BytesIO(read_file(path))
+    array = _load(path, stream, lambda loaded: loaded)
+    if stream.read(1):
+        raise file_error(path, "has data behind its array. Are two files joined in it?")
+    return _plain(path, array, "the array")
 
 
 def read_npz(path: Path, options: FileOptions) -> RawDensity:
     """Read one array, or the keys probabilities, stages, epoch_seconds, offset_seconds and start (ISO)."""
-    keys, content = _load(path, lambda archive: _known_arrays(path, archive))
-    if any(key.startswith("xl/") for key in keys):  # also a zip archive
-        raise file_error(path, "is an Excel workbook, expected a table as text. Save it as CSV.")
+    keys, content = _load(path, io.BytesIO(read_file(path)), lambda archive: _known_arrays(path, archive))
     if len(keys) == 1:
         content = {"probabilities": content[keys[0]]}
     if "probabilities" not in content and len(content) > 1:
@@ -99,13 +94,13 @@ def read_npz(path: Path, options: FileOptions) -> RawDensity:
     ignored = [key for key in keys if len(keys) > 1 and key not in KNOWN_KEYS]
     stored = content.get("stages")
     if stored is not None:
-        options = replace(options, stages=_check_names(path, _stages(path, stored), options))
+        options = replace(options, stages=_check_names(path, stored, options))
     raw = array_density(path, _plain(path, content["probabilities"], "'probabilities'"), options)
     return replace(
         raw,
-        epoch_seconds=_seconds(path, content, "epoch_seconds"),
-        offset_seconds=_seconds(path, content, "offset_seconds") or 0.0,
-        start=_start(path, content),
+        epoch_seconds=_scalar(path, content, "epoch_seconds", float),
+        offset_seconds=_scalar(path, content, "offset_seconds", float) or 0.0,
+        start=_scalar(path, content, "start", _moment),
         notes=((f"arrays ignored: {listed(ignored)}",) if ignored else ()) + raw.notes,
     )
 
@@ -128,13 +123,9 @@ def _named_columns(path: Path, content: Mapping[str, Any]) -> RawDensity:
     )
 
 
-def write_npz(night: Outgoing, path: Path) -> Content:
+def write_npz(night: Night, path: Path) -> Contents:
     """Write probabilities, stages, epoch_seconds, offset_seconds and start, as `read_npz` reads them."""
     density = night.density
-    if density is None:
-        raise InputError(
-            "an .npz file holds probabilities, but the night has stages alone. Write another format."
-        )
     content: dict[str, Any] = {
         "probabilities": density.probabilities,
         "stages": np.array(density.scheme.names),
@@ -145,89 +136,51 @@ def write_npz(night: Outgoing, path: Path) -> Content:
         content["start"] = density.start.isoformat()
     stream = io.BytesIO()
     np.savez_compressed(stream, **content)
-    return Content({path: stream.getvalue()}, has_stages=False, has_probabilities=True)
+    return {path: stream.getvalue()}
 
 
 def read_tool_array(path: Path, options: FileOptions) -> RawDensity:
     """Read an array whose columns have the order of the tool that `format` names."""
-    with open_file(path) as file:
-        is_archive = file.read(2) == b"PK"
-    return (read_npz if is_archive else read_npy)(path, options)
+    return (read_npz if read_head(path).startswith(b"PK") else read_npy)(path, options)
 
 
 def _known_arrays(path: Path, archive: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Return all keys, and the arrays with known keys, or the only array."""
     keys = tuple(archive.files)
+    if any(key.startswith("xl/") for key in keys):  # also a zip archive
+        raise file_error(path, "is an Excel workbook, expected a table as text. Save it as CSV.")
     wanted = keys if len(keys) == 1 else [key for key in keys if key in KNOWN_KEYS]
     if "probabilities" not in keys and len(keys) > 1 and all(map(canonical_name, keys)):
         wanted = keys
-    n_archive = path.stat().st_size
-    if min((member.header_offset for member in archive.zip.infolist()), default=0) > 0:
-        raise file_error(path, "has data before its archive. Are two files joined in it?")
-    for member in archive.zip.infolist():
-        if member.filename.removesuffix(".npy") in wanted:
-            _refuse_bomb(path, member.filename, member.file_size, n_archive)
-            with archive.zip.open(member) as file:
-                _refuse_promises(path, file.read(MOST_HEADER_BYTES), member.file_size)
+    sizes = {each.filename.removesuffix(".npy"): each.file_size for each in archive.zip.infolist()}
+    n_bytes = sum(sizes.get(key, 0) for key in wanted)
+    if n_bytes > MOST_BYTES:
+        raise file_error(
+            path,
+            f"would take {n_bytes / 1e6:,.0f} MB unpacked, expected at most {MOST_BYTES / 1e6:,.0f} MB. Save "
+            "it as .npy.",
+        )
     return keys, {key: archive[key] for key in wanted}
 
 
-def _refuse_bomb(path: Path, name: str, n_bytes: int, n_archive: int) -> None:
-    """Refuse an array that would fill the memory before it is unpacked."""
-    if n_bytes > MOST_BYTES or n_bytes > max(EXPANDED_BYTES, MOST_EXPANSION * n_archive):
-        raise file_error(
-            path,
-            f"{name} would take {n_bytes / 1e6:,.0f} MB unpacked from a file of {n_archive / 1e6:,.2f} MB, "
-            f"expected at most {MOST_BYTES / 2**30:g} GiB and {MOST_EXPANSION} times the file. Save "
-            "it as .npy.",
-        )
-
-
-def _refuse_promises(path: Path, head: bytes, n_bytes: int) -> None:
-    """Refuse an array whose header promises more data than there are, before memory is allocated for it."""
-    stream = io.BytesIO(head)
+def _load(path: Path, stream: io.BytesIO, take: Callable[[Any], Any]) -> Any:
+    """Let NumPy parse a file; whatever it raises for a damaged file becomes an error in one line."""
     try:
-        is_first = np.lib.format.read_magic(stream) == (1, 0)
-        read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read(stream)
-        promised = math.prod(shape) * dtype.itemsize
-    except Exception:  # NumPy reports any other fault
-        return
-    if promised > n_bytes:
-        raise damaged_file(path, f"its header promises {promised:,} bytes, there are {n_bytes:,}")
-
-
-def _load(path: Path, take: Callable[[Any], Any], *, is_whole: bool = False) -> Any:
-    """Let NumPy parse a file; whatever it raises for a damaged file becomes an error in one line.
-
-    If `is_whole`, bytes after the array are an error: two files may have been joined.
-    """
-    try:
-        data = read_file(path)
-        _refuse_promises(path, data[:MOST_HEADER_BYTES], len(data))
-        stream = io.BytesIO(data)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            content = take(np.load(stream, allow_pickle=False))
-        n_behind = len(data) - stream.tell()
-        if is_whole and n_behind:
-            raise file_error(path, f"has {n_behind:,} bytes behind its array. Are two files joined in it?")
-        return content
+            return take(np.load(stream, allow_pickle=False))
     except (FileFormatError, OSError):
         raise
+    except MemoryError:
+        raise file_error(path, "needs more memory than there is. Is it damaged? Else cut it.") from None
     except Exception as error:
-        raise _explain(path, error) from None
-
-
-def _explain(path: Path, error: Exception) -> FileFormatError:
-    if isinstance(error, MemoryError):
-        return file_error(path, "is too large: it needs more memory than there is. Cut it into parts.")
-    if str(error).startswith(("Object arrays", "Cannot load file containing pickled")):
-        return file_error(
-            path, "holds Python objects, which could run code when loaded. Save plain numbers: "
-            "np.save(path, array.astype(float))."
-        )  # fmt: skip
-    return damaged_file(path, error)
+        if str(error).startswith(("Object arrays", "Cannot load file containing pickled")):
+            raise file_error(
+                path,
+                "holds Python objects, which could run code when loaded. Save plain numbers: "
+                "np.save(path, array.astype(float)).",
+            ) from None
+        raise damaged_file(path, error) from None
 
 
 def _plain(path: Path, values: Any, what: str) -> npt.NDArray[Any]:
@@ -240,63 +193,46 @@ def _plain(path: Path, values: Any, what: str) -> npt.NDArray[Any]:
     return values
 
 
-def _stages(path: Path, stored: npt.NDArray[Any]) -> tuple[str, ...]:
-    """Return the names that are stored in the file."""
+def _check_names(path: Path, stored: npt.NDArray[Any], options: FileOptions) -> tuple[str, ...]:
+    """Return the names of the columns; refuse names of the caller or tool that contradict the file."""
     if stored.dtype.kind not in "US" or stored.ndim != 1:
         raise file_error(path, "'stages' must be a list of names, one per column.")
-    return tuple(
-        name.decode("utf-8", "replace") if isinstance(name, bytes) else name for name in stored.tolist()
-    )
-
-
-def _check_names(path: Path, stored: tuple[str, ...], options: FileOptions) -> tuple[str, ...]:
-    """Return the names of the columns; refuse names of the caller or tool that contradict the file."""
-    names_by = {
+    own = tuple(name.decode("utf-8", "replace") if isinstance(name, bytes) else name for name in stored)
+    told = {
         "stages": options.stages,
         f"format={options.format!r}": TOOLS.get(options.format or "", UNKNOWN).order,
     }
-    for argument, names in names_by.items():
+    for argument, names in told.items():
         if names is not None and [canonical_name(n) or n for n in names] != [
-            canonical_name(n) or n for n in stored
+            canonical_name(n) or n for n in own
         ]:
             raise file_error(
                 path,
-                f"names its columns {listed(stored)}, but ",
-                argument,
-                f" says {listed(names)}. Leave that out, or correct the file.",
+                f"names its columns {listed(own)}, but {argument} says {listed(names)}. Leave that out, or "
+                "correct the file.",
             )
-    return stored if options.stages is None else options.stages
+    return own if options.stages is None else options.stages
 
 
-def _scalar(path: Path, content: Mapping[str, npt.NDArray[Any]], key: str) -> Any:
+def _scalar(
+    path: Path, content: Mapping[str, npt.NDArray[Any]], key: str, read: Callable[[Any], Value]
+) -> Value | None:
+    """Return a single value, or None without it."""
     if key not in content:
         return None
-    if content[key].size != 1:
-        raise file_error(path, f"{key!r} must be a single value, got {content[key].size}.")
-    return content[key].reshape(-1)[0].item()
-
-
-def _seconds(path: Path, content: Mapping[str, npt.NDArray[Any]], key: str) -> float | None:
-    value = _scalar(path, content, key)
-    if value is None:
+    values = content[key].reshape(-1).tolist()
+    if len(values) == 1 and values[0] == "":
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise file_error(path, f"{key!r} must be a number of seconds, got {value!r}.")
-    return float(value)
-
-
-def _start(path: Path, content: Mapping[str, npt.NDArray[Any]]) -> datetime | None:
-    value = _scalar(path, content, "start")
-    if value is None or value == "":
-        return None
-    if isinstance(value, datetime):
-        return value
     try:
-        return datetime.fromisoformat(value)
+        (value,) = values
+        return read(value)
     except (TypeError, ValueError):
-        raise file_error(
-            path, f"'start' must be a date and time such as 2024-05-01T22:30:00, got {value!r}."
-        ) from None
+        expected = "one number of seconds" if read is float else "a time such as 2024-05-01T22:30:00"
+        raise file_error(path, f"{key!r} is {str(values)[:40]}, expected {expected}.") from None
+
+
+def _moment(value: Any) -> datetime:
+    return value if isinstance(value, datetime) else datetime.fromisoformat(value)
 
 
 def array_density(where: Where, array: npt.NDArray[Any], options: FileOptions) -> RawDensity:
@@ -328,11 +264,10 @@ def _names(where: Where, tool: ArrayTool, options: FileOptions) -> tuple[tuple[s
     if tool is UNKNOWN:
         why = "their order differs between tools"
         tools = f" Or say who wrote it with format: {', '.join(TOOLS)}."
-    example = f"stages={['W', 'N1', 'N2', 'N3', 'R']!r}"
     raise file_error(
         where,
-        f"names no stages, and {why}. Say what the columns are with stages, for example ",
-        *(example, ".", tools),
+        f"names no stages, and {why}. Say what the columns are with stages, for example "
+        f"stages=['W', 'N1', 'N2', 'N3', 'R'].{tools}",
     )
 
 
@@ -348,11 +283,7 @@ def _join_windows(
         raise file_error(
             where,
             f"has shape {array.shape}: {why}. Windows are (windows, epochs, stages) or (windows, stages, "
-            "epochs): ",
-            "format='physioex'",
-            " or ",
-            "format='braindecode'",
-            ".",
+            "epochs): format='physioex' or format='braindecode'.",
         )
     windows = array if axes[0] == 2 else np.swapaxes(array, 1, 2)
     n_windows, n_epochs = windows.shape[:2]
@@ -402,9 +333,7 @@ def _refuse_soft_undefined(where: Where, undefined: Floats, names: Sequence[str]
             where,
             f"its column 0 is between 0 and 1 in {n_soft:,} of {len(undefined):,} rows, expected "
             f"{UNDEFINED}, which is 0 or 1. Was it left out already? Then name the columns with stages "
-            "and without format, for example ",
-            f"stages={list(SLEEPECG.get(len(names) + 1, SLEEPECG[5]))!r}",
-            ".",
+            f"and without format, for example stages={list(SLEEPECG.get(len(names) + 1, SLEEPECG[5]))!r}.",
         )
 
 
@@ -422,7 +351,7 @@ FORMATS = (
         "a NumPy array (.npy)",
         (".npy",),
         begins_with(b"\x93NUMPY"),
-        reader=of_probabilities(read_npy),
+        probabilities=read_npy,
         loses=NUMBERS_ALONE,
     ),
     FileFormat(
@@ -430,9 +359,9 @@ FORMATS = (
         "a ZIP archive (.npz)",
         (".npz",),
         begins_with(b"PK\x03\x04", b"PK\x05\x06"),
-        reader=of_probabilities(read_npz),
+        probabilities=read_npz,
         write=write_npz,
-        loses=("stages", SCORER, ANNOTATIONS),
+        loses=(STAGES, SCORER, ANNOTATIONS),
         writes_probabilities_alone=True,
     ),
     # columns of an array may have any order, so the user must name the tool
@@ -442,7 +371,7 @@ FORMATS = (
             tool.title,
             (".npy", ".npz"),
             never,
-            reader=of_probabilities(read_tool_array),
+            probabilities=read_tool_array,
             loses=NUMBERS_ALONE,
         )
         for name, tool in TOOLS.items()

@@ -10,25 +10,26 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stageguard.files import file_error, load_json
-from stageguard.formats.annotations import are_taken_by_text, first_column, row_events, stages_among
+from stageguard.formats.annotations import row_events, stages_among
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import (
     BIDS_ENDINGS,
+    DETAILS,
     OTHER_PROBABILITIES,
+    TYPES,
+    Contents,
     FileFormat,
 )
 from stageguard.formats.hypnogram import STAGE_COLUMNS, UNSCORED_WORDS, is_stage
-from stageguard.formats.night import ONLY_STAGES, Event, FileOptions, RawHypnogram, RawNight, Reader
-from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, stage_texts, stage_words
+from stageguard.formats.night import Event, Events, FileOptions, Night, RawHypnogram
 from stageguard.formats.sniffing import has_columns
 from stageguard.formats.tables.delimited import read_rows
 from stageguard.formats.tables.table import Table, as_number
-from stageguard.formats.tools.text import unread_columns
+from stageguard.formats.write import number, plain_text, stage_texts, stage_words
 from stageguard.lazy import load
 from stageguard.night.stages import SCHEMES, UNSCORED_NAME, canonical_name
 
@@ -37,21 +38,17 @@ OWN_KEY = "StageGuard"
 MISSING = "n/a"
 
 
-def read_bids_events(path: Path, options: FileOptions) -> RawNight:
-    """Read the stages of `*_events.tsv` or `*_hypnogram.tsv`, and the other events."""
+def read_bids_stages(path: Path, options: FileOptions) -> RawHypnogram:
+    """Read the stages of `*_events.tsv` or `*_hypnogram.tsv`."""
     table, sidecar = read_rows(path, TIMES), read_sidecar(path)
-    return RawNight(
-        stages=partial(_stages, path, table, sidecar, options),
-        events=partial(row_events, table),
-        stage_texts=partial(first_column, table, ("trial_type", "stage", "sleep_stage")),
-        left_columns=lambda: unread_columns(table, (*TIMES, _stage_column(path, table, sidecar)[0])),
-    )
-
-
-def _stages(path: Path, table: Table, sidecar: dict[str, Any], options: FileOptions) -> RawHypnogram:
     column, meanings = _stage_column(path, table, sidecar)
     texts = [_text(path, cell, meanings) for cell in table.column(column)]
     return with_record(path, _stages_of_rows(path, table, texts, options), sidecar.get(OWN_KEY))
+
+
+def read_bids_events(path: Path) -> Events:
+    """Read the events other than stages."""
+    return row_events(read_rows(path, TIMES))
 
 
 def read_sidecar(path: Path) -> dict[str, Any]:
@@ -83,12 +80,12 @@ def _stage_column(path: Path, table: Table, sidecar: dict[str, Any]) -> tuple[st
     return column, levels.get(column, {})
 
 
-def write_bids_events(night: Outgoing, path: Path) -> Content:
+def write_bids_events(night: Night, path: Path) -> Contents:
     """Write `*_events.tsv`, a row per epoch and other annotation, and the JSON that explains them."""
     texts = stage_texts(night, "BIDS")
     confidence = _confidence(night)
     header = ["onset", "duration", "trial_type", *(["confidence"] if confidence else [])]
-    seconds = number(night.epoch_seconds)
+    seconds = number(night.any.epoch_seconds)
     rows = [
         (onset, (number(onset), seconds, text, *([confidence[epoch]] if confidence else [])))
         for epoch, (onset, text) in enumerate(zip(night.onsets, texts, strict=True))
@@ -100,32 +97,23 @@ def write_bids_events(night: Outgoing, path: Path) -> Content:
     rows.sort(key=lambda row: row[0])
     table = "\n".join("\t".join(cells) for cells in (header, *(cells for _, cells in rows))) + "\n"
     sidecar = json.dumps(_sidecar(night, bool(confidence)), indent=2, allow_nan=False) + "\n"
-    is_named = path.name.endswith(BIDS_ENDINGS)
-    lost = ("probabilities of the other stages",) if confidence else ()
-    return Content(
-        {path: table, path.with_suffix(".json"): sidecar},
-        has_probabilities=bool(confidence),
-        has_profile=True,
-        n_events=len(night.events),
-        lost=lost,
-        notes=() if is_named else ("BIDS expects names that end with _events.tsv",),
-    )
+    return {path: table, path.with_suffix(".json"): sidecar}
 
 
-def _confidence(night: Outgoing) -> list[str]:
+def _confidence(night: Night) -> list[str]:
     """Return the stager's probability of each epoch's stage; none without probabilities."""
-    if night.density is None or night.hypnogram is None:
+    if night.probabilities is None or night.scoring is None:
         return []
     rows = zip(night.density.probabilities.tolist(), night.hypnogram.labels.tolist(), strict=True)
     values = [row[label] if label >= 0 else float("nan") for row, label in rows]
     return [MISSING if value != value else f"{value:.6g}" for value in values]
 
 
-def _sidecar(night: Outgoing, has_confidence: bool) -> dict[str, Any]:
+def _sidecar(night: Night, has_confidence: bool) -> dict[str, Any]:
     """Return column meanings in the form of BIDS, and under our own key what BIDS has no word for."""
     from stageguard.version import __version__
 
-    hypnogram = night.stages("BIDS")
+    hypnogram = night.hypnogram
     profile = night.profile
     method = "manual or unknown" if profile is None else "automatic"
     names = stage_words(night, {name: {} for name in SCHEMES}, "BIDS")
@@ -245,10 +233,10 @@ FORMATS = (
         "BIDS events",
         BIDS_ENDINGS,
         _is_bids,
-        reader=Reader(ONLY_STAGES, read_bids_events),
+        stages=read_bids_stages,
+        events=read_bids_events,
         write=write_bids_events,
-        loses=(OTHER_PROBABILITIES, "start time, unless stageguard wrote it"),
-        has_events=True,
-        are_taken=are_taken_by_text,
+        loses=(OTHER_PROBABILITIES, TYPES, DETAILS),
+        tells_events_by_text=True,
     ),
 )

@@ -21,7 +21,7 @@ from stageguard.formats.file_format import (
 )
 from stageguard.formats.hdf5 import opened_hdf5, values_of
 from stageguard.formats.hypnogram import NUMBERINGS, number_list, numbered_stages
-from stageguard.formats.night import FileOptions, RawHypnogram, of_stages
+from stageguard.formats.night import FileOptions, RawHypnogram
 from stageguard.formats.sniffing import begins_with, is_number_list
 
 EPOCH_SECONDS = 30.0
@@ -76,7 +76,7 @@ FORMATS = (
         "Dreem scorer's JSON list",
         (".json",),
         is_number_list,
-        reader=of_stages(read_json),
+        stages=read_json,
         loses=STAGES_ALONE,
     ),
     FileFormat(
@@ -84,7 +84,7 @@ FORMATS = (
         "Dreem night (.h5)",
         (".h5", ".hdf5"),
         begins_with(b"\x89HDF\r\n\x1a\n"),
-        reader=of_stages(read_h5),
+        stages=read_h5,
         loses=(PROBABILITIES, EPOCH_LENGTH, SCORER),
     ),
 )

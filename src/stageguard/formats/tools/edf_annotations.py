@@ -13,14 +13,20 @@ import numpy as np
 from stageguard.errors import FileFormatError, warn
 from stageguard.files import file_error, open_file
 from stageguard.formats.annotations import (
-    are_taken_by_text,
     events_among,
     stage_annotations,
     stages_among,
 )
-from stageguard.formats.file_format import PROBABILITIES, SCORER, FileFormat
-from stageguard.formats.night import ONLY_STAGES, Event, FileOptions, RawNight, Reader
-from stageguard.formats.outgoing import Content, Outgoing, plain_text, timed_texts
+from stageguard.formats.file_format import (
+    DETAILS,
+    PROBABILITIES,
+    SCORER,
+    TYPES,
+    ZONE,
+    Contents,
+    FileFormat,
+)
+from stageguard.formats.night import Event, Events, FileOptions, Night, RawHypnogram
 from stageguard.formats.recordings.edf import (
     NO_DATE,
     EdfHeader,
@@ -31,6 +37,7 @@ from stageguard.formats.recordings.edf import (
 )
 from stageguard.formats.recordings.raw import RawRecording
 from stageguard.formats.sniffing import begins_with
+from stageguard.formats.write import plain_text, timed_texts
 
 MOST_ANNOTATIONS = 2_000_000
 LONG_RECORD_BYTES = 32_768
@@ -63,26 +70,35 @@ def read_edf_annotations(path: Path) -> tuple[Event, ...]:
     return _annotations(header, find_runs(header)[0])
 
 
-def read_edf_night(path: Path, options: FileOptions) -> RawNight:
-    """Read the sleep stages of an EDF+ file ("Sleep stage W", "Sleep stage 2", ...) and other annotations.
+def read_edf_stages(path: Path, options: FileOptions) -> RawHypnogram:
+    """Read the sleep stages of an EDF+ file ("Sleep stage W", "Sleep stage 2", ...).
 
     Stages without that prefix (W, N2, REM) count if no annotation has it. "Sleep stage ?" and movement time
     are unscored; so is a stage with an unknown name, with a warning.
     """
     header = read_edf_header(path)
     first_seconds, runs, _ = find_runs(header)
-    annotations = _annotations(header, first_seconds)
-    has_signals = any(not signal.is_annotation for signal in header.signals)
-    last, start = runs[-1], _start(header, first_seconds)
-    end = last.start_seconds + last.n_records * header.record_seconds if has_signals else None
-    seconds = header.n_records * header.record_seconds if header.is_continuous and has_signals else None
-    return RawNight(
-        stages=lambda: stages_among(path, annotations, options, start=start, end_seconds=end),
-        events=lambda: events_among(annotations),
-        recording_start=lambda: start,
-        recording_seconds=lambda: seconds,
-        stage_texts=lambda: [event.text for event in annotations],
+    end = runs[-1].start_seconds + runs[-1].n_records * header.record_seconds
+    return stages_among(
+        path,
+        _annotations(header, first_seconds),
+        options,
+        start=_start(header, first_seconds),
+        end_seconds=end if _has_signals(header) else None,
     )
+
+
+def read_edf_events(path: Path) -> Events:
+    """Read the annotations other than stages."""
+    header = read_edf_header(path)
+    first_seconds = find_runs(header)[0]
+    is_whole = header.is_continuous and _has_signals(header)
+    seconds = header.n_records * header.record_seconds if is_whole else None
+    return events_among(_annotations(header, first_seconds), _start(header, first_seconds), seconds)
+
+
+def _has_signals(header: EdfHeader) -> bool:
+    return any(not signal.is_annotation for signal in header.signals)
 
 
 def _start(header: EdfHeader, first_seconds: float) -> datetime | None:
@@ -91,35 +107,33 @@ def _start(header: EdfHeader, first_seconds: float) -> datetime | None:
     return None if known is None else known + timedelta(seconds=first_seconds)
 
 
-def write_edf(night: Outgoing, path: Path) -> Content:
+def write_edf(night: Night, path: Path) -> Contents:
     """Write an EDF+ file without signals: "Sleep stage N2" for each epoch, and the other annotations."""
     from edfio import Edf, EdfAnnotation, Recording
 
-    start, lost = header_start(night.recording_start)
+    start = header_start(night.recording_start)
     annotations = [
         EdfAnnotation(
             round(onset, DECIMALS), None if seconds is None else round(seconds, DECIMALS), plain_text(text)
         )
         for onset, seconds, text in timed_texts(night, "EDF+")
     ]
-    scorer = None if night.hypnogram is None else night.hypnogram.scorer
     recording = Recording(
         startdate=None if start is None else start.date(),
-        investigator_technician_code=header_code(scorer),
+        investigator_technician_code=header_code(night.hypnogram.scorer),
         equipment_code="StageGuard",
     )
     clock = time() if start is None else start.time()
     edf = Edf([], recording=recording, starttime=clock, annotations=annotations)
-    return Content({path: edf.to_bytes()}, n_events=len(night.events), lost=lost)
+    return {path: edf.to_bytes()}
 
 
-def header_start(start: datetime | None) -> tuple[datetime | None, tuple[str, ...]]:
-    """Return a start that a header can hold, without time zone, and what is lost."""
-    if start is None:
-        return None, ()
-    if not FIRST_YEAR <= start.year <= LAST_YEAR:
-        return None, (f"start time (EDF+ tells years from {FIRST_YEAR} to {LAST_YEAR})",)
-    return start.replace(tzinfo=None), ()
+def header_start(start: datetime | None) -> datetime | None:
+    """Return a start that a header can hold, without time zone; warn of one that it cannot hold."""
+    if start is not None and not FIRST_YEAR <= start.year <= LAST_YEAR:
+        warn(f"EDF+ tells years from {FIRST_YEAR} to {LAST_YEAR}: the start in {start.year} is left out.")
+        return None
+    return None if start is None else start.replace(tzinfo=None)
 
 
 def header_code(text: str | None) -> str:
@@ -196,11 +210,11 @@ FORMATS = (
         "EDF+ annotations",
         (".edf",),
         begins_with(b"0       "),
-        reader=Reader(ONLY_STAGES, read_edf_night),
+        stages=read_edf_stages,
+        events=read_edf_events,
         write=write_edf,
-        loses=(PROBABILITIES, SCORER),
+        loses=(PROBABILITIES, ZONE, SCORER, TYPES, DETAILS),
         may_be_recording=True,
-        has_events=True,
-        are_taken=are_taken_by_text,
+        tells_events_by_text=True,
     ),
 )

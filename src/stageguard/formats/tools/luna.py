@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -15,29 +14,27 @@ import numpy as np
 
 from stageguard.arrays import DAY_SECONDS
 from stageguard.files import file_error
-from stageguard.formats.annotations import MARKS, staged_rows, stages_among, whole_epochs
+from stageguard.formats.annotations import MARKS, in_order, staged_rows, stages_among, whole_epochs
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import (
     PROBABILITIES,
     SCORER,
     STAGES_ALONE,
     START,
+    TYPES,
+    Contents,
     FileFormat,
 )
 from stageguard.formats.hypnogram import UNSCORED_WORDS
 from stageguard.formats.night import (
-    ONLY_STAGES,
     Event,
+    Events,
     FileOptions,
+    Night,
     RawDensity,
     RawHypnogram,
-    RawNight,
-    Reader,
     Where,
-    of_probabilities,
-    of_stages,
 )
-from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, stage_words
 from stageguard.formats.sniffing import has_columns, header_cells, holds_words, read_head, whole_lines
 from stageguard.formats.tables.delimited import read_rows, read_text, split_line, text_lines
 from stageguard.formats.tables.one_night import refuse_several
@@ -45,6 +42,7 @@ from stageguard.formats.tables.probabilities import choose_columns, load_table, 
 from stageguard.formats.tables.table import Table, as_number, row_name
 from stageguard.formats.tables.timing import MOST_MISSING
 from stageguard.formats.tools.text import read_stage_lines
+from stageguard.formats.write import number, plain_text, stage_words
 from stageguard.night.stages import canonical_name
 
 # Words other than stages: unknown, movement, lights on, gap, and unscored.
@@ -84,17 +82,13 @@ class AnnotIntervals(NamedTuple):
     notes: tuple[str, ...]
 
 
-def read_annot(path: Path, options: FileOptions) -> RawNight:
-    """Read the stages among intervals of any class, and the other intervals.
+def read_annot(path: Path, options: FileOptions) -> RawHypnogram:
+    """Read the stages among intervals of any class.
 
     Times are seconds from the recording's start, or times of day. Times of day count from the first interval,
     since the file does not say when the recording began.
     """
     intervals = _read_intervals(path)
-    return RawNight(stages=partial(_stages, path, intervals, options), events=partial(_events, intervals))
-
-
-def _stages(path: Path, intervals: AnnotIntervals, options: FileOptions) -> RawHypnogram:
     annotations = [
         Event(*time, _plain(row[1] if is_stage_class(row[0]) and len(row) > 3 else row[0]))
         for row, time in zip(intervals.rows, intervals.times, strict=True)
@@ -151,9 +145,9 @@ def _read_intervals(path: Path) -> AnnotIntervals:
     return AnnotIntervals(rows, ended, start, notes)
 
 
-def write_annot(night: Outgoing, path: Path) -> Content:
+def write_annot(night: Night, path: Path) -> Contents:
     """Write one interval per epoch, then the other annotations, in seconds from the recording's start."""
-    words, seconds = stage_words(night, LUNA_WORDS, "Luna"), night.epoch_seconds
+    words, seconds = stage_words(night, LUNA_WORDS, "Luna"), night.any.epoch_seconds
     rows = ["\t".join(COLUMNS)]
     for onset, word in zip(night.onsets, words, strict=True):
         rows.append(f"{word}\t.\t.\t{number(onset)}\t+{number(seconds)}\t.")
@@ -165,12 +159,7 @@ def write_annot(night: Outgoing, path: Path) -> Content:
         more = "|".join([*([meta] if meta else []), *(f"{key}={text}" for key, text in details.items())])
         times = f"{number(event.onset)}\t+{number(event.seconds or 0)}"
         rows.append(f"{name}\t{plain_text(instance)}\t{channel}\t{times}\t{plain_text(more) or '.'}")
-    kept = frozenset(("channel", "details"))
-    return Content({path: "\n".join(rows) + "\n"}, n_events=len(events), keeps=kept, notes=_remarks(words))
-
-
-def _remarks(words: Sequence[str]) -> tuple[str, ...]:
-    return ("Luna's own tables count NR as N2",) if "NR" in words else ()
+    return {path: "\n".join(rows) + "\n"}
 
 
 def from_stage_rows(path: Path, table: Table, options: FileOptions) -> RawHypnogram:
@@ -263,8 +252,9 @@ def _moment(path: Path, line: int, text: str) -> Moment:
     return Moment("dates", (day - datetime.min).total_seconds() + of_day)
 
 
-def _events(intervals: AnnotIntervals) -> Iterable[Event]:
-    """Yield annotations other than stages."""
+def read_annot_events(path: Path) -> Events:
+    """Read the intervals other than stages."""
+    intervals, events = _read_intervals(path), []
     rows = [Event(*time, row[0]) for row, time in zip(intervals.rows, intervals.times, strict=True)]
     stages = [(event, None) for event in rows if _is_stage(event.text)]
     unscored = {event.onset for event in whole_epochs(rows, stages) if event.text.casefold() in MARKS}
@@ -273,29 +263,15 @@ def _events(intervals: AnnotIntervals) -> Iterable[Event]:
         is_mark = word in MARKS and onset not in unscored
         if _is_stage(row[0]) or (word in (*UNSCORED_WORDS, *"umlg") and not is_mark):
             continue
-        by_column = dict(zip(COLUMNS, row, strict=True)) if len(row) == 6 else {}
-        more = tuple(
-            (name, by_column[name])
-            for name in ("instance", "meta")
-            if by_column.get(name, ".") not in ("", ".")
-        )
-        channel = by_column.get("channel", ".")
-        yield Event(onset, seconds, row[0], "", "" if channel == "." else channel, details=more)
+        cells = dict(zip(COLUMNS, row, strict=True)) if len(row) == 6 else {}
+        told = {name: cell for name, cell in cells.items() if cell not in ("", ".")}
+        more = tuple((name, told[name]) for name in ("instance", "meta") if name in told)
+        events.append(Event(onset, seconds, row[0], "", told.get("channel", ""), details=more))
+    return Events(in_order(events))
 
 
 def _is_stage(name: str) -> bool:
     return is_stage_class(name) or canonical_name(name) is not None
-
-
-def _are_taken(night: Outgoing) -> list[bool]:
-    """Whether each other annotation has the name of a stage."""
-    words = WORDS | UNSCORED_WORDS
-    return [
-        event.text.strip().casefold() in words
-        or is_stage_class(event.text)
-        or canonical_name(event.text) is not None
-        for event in night.events
-    ]
 
 
 def _is_annot(head: bytes, path: Path) -> bool:
@@ -404,18 +380,18 @@ FORMATS = (
         "Luna .annot",
         (".annot",),
         _is_annot,
-        reader=Reader(ONLY_STAGES, read_annot),
+        stages=read_annot,
+        events=read_annot_events,
         write=write_annot,
-        loses=(PROBABILITIES, "start time, unless its times are dates", SCORER),
-        has_events=True,
-        are_taken=_are_taken,
+        loses=(PROBABILITIES, START, SCORER, TYPES),
+        tells_events_by_text=True,
     ),
     FileFormat(
         "luna-eannot",
         "Luna .eannot",
         (".eannot",),
         holds_words(WORDS, ".eannot"),
-        reader=of_stages(lambda path, options: read_stage_lines(path, UNSCORED)),
+        stages=lambda path, options: read_stage_lines(path, UNSCORED),
         loses=STAGES_ALONE,
         is_plain=True,
     ),
@@ -424,9 +400,7 @@ FORMATS = (
         "table of Luna's command STAGE",
         (".txt", ".tsv", ".csv"),
         has_columns(*STAGE_COLUMNS),
-        reader=of_stages(
-            lambda path, options: from_stage_rows(path, read_rows(path, STAGE_COLUMNS), options)
-        ),
+        stages=lambda path, options: from_stage_rows(path, read_rows(path, STAGE_COLUMNS), options),
         loses=(PROBABILITIES, START, SCORER),
     ),
     FileFormat(
@@ -434,7 +408,7 @@ FORMATS = (
         "Luna's POPS or SOAP table per epoch",
         (".txt", ".tsv", ".csv"),
         lambda head, path: is_pops(header_cells(head)),
-        reader=of_probabilities(read_luna_pops),
+        probabilities=read_luna_pops,
         loses=(START, "excluded epochs at the end"),
     ),
 )

@@ -1,4 +1,4 @@
-"""Read annotations of MNE, stages and others, from FIF, and write FIF, without MNE.
+"""Read annotations of MNE, stages and others, from FIF without MNE; write FIF with it.
 
 A FIF file is a chain of tags: kind, type, size and position of the next tag, then the data, all big-endian.
 MNE 1.13 follows a damaged chain for ever, so files are read here; the tests compare with it.
@@ -12,26 +12,35 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from stageguard.errors import warn
 from stageguard.files import damaged_file, file_error, read_file
-from stageguard.formats.annotations import are_taken_by_text, events_among, stages_among
-from stageguard.formats.file_format import MNE_ENDINGS, PROBABILITIES, SCORER, FileFormat
+from stageguard.formats.annotations import events_among, stages_among
+from stageguard.formats.file_format import (
+    DETAILS,
+    MNE_ENDINGS,
+    PROBABILITIES,
+    SCORER,
+    TYPES,
+    ZONE,
+    Contents,
+    FileFormat,
+)
 from stageguard.formats.hypnogram import NUMBERINGS, names_of
 from stageguard.formats.night import (
-    ONLY_STAGES,
     Event,
     FileOptions,
+    Night,
     RawHypnogram,
-    RawNight,
-    Reader,
+    night_of,
 )
-from stageguard.formats.outgoing import Content, Outgoing, outgoing_of_night, stage_texts, timed_texts
 from stageguard.formats.sniffing import begins_with
 from stageguard.formats.tables.table import as_number
+from stageguard.formats.write import timed_texts
 from stageguard.guard.decoding import Decoding
 from stageguard.lazy import library
 from stageguard.night.hypnogram import Hypnogram
@@ -39,9 +48,6 @@ from stageguard.night.hypnogram import Hypnogram
 FIF_HEAD = b"\x00\x00\x00d\x00\x00\x00\x1f"
 BLOCK_START, BLOCK_END, ANNOTATIONS, RECORDING = 104, 105, 3810, 100
 ONSETS, ENDS, DESCRIPTIONS, MEASUREMENT_DATE = 3568, 3569, 206, 204
-FILE_ID, DIRECTORY, FREE_LIST, NOTHING = 100, 101, 106, 108
-NO_DATA, INTEGER, DOUBLE, TEXT, ID = 0, 3, 5, 10, 31  # types of data
-VERSION = (1 << 16) + 3  # of the format: 1.3
 MOST_TAGS = 100_000
 _TYPES = {3: ">i4", 4: ">f4", 5: ">f8"}
 
@@ -73,52 +79,31 @@ def numbered(path: Path, annotations: Sequence[Event], numbering: str) -> list[E
     return [replace(annotation, text=f"Sleep stage {name}") for annotation, name in named]
 
 
-def write_fif(night: Outgoing, path: Path) -> Content:
-    """Write a file for `mne.read_annotations`: one annotation per epoch, and the others."""
+def write_fif(night: Night, path: Path) -> Contents:
+    """Write a file for `mne.read_annotations`, by MNE: one annotation per epoch, and the others."""
     rows = timed_texts(night, "MNE")
-    onsets = np.array([onset for onset, _, _ in rows])
-    ends = onsets + np.array([seconds or 0.0 for _, seconds, _ in rows])
-    text = ":".join(text.replace(":", "{COLON}") for _, _, text in rows)
-    parts = [
-        _tag(FILE_ID, ID, struct.pack(">5i", VERSION, 0, 0, 0, 0)),
-        _tag(DIRECTORY, INTEGER, struct.pack(">i", -1)),
-        _tag(FREE_LIST, INTEGER, struct.pack(">i", -1)),
-        _tag(BLOCK_START, INTEGER, struct.pack(">i", ANNOTATIONS)),
-        _tag(ONSETS, DOUBLE, onsets.astype(">f8").tobytes()),
-        _tag(ENDS, DOUBLE, ends.astype(">f8").tobytes()),
-        _tag(DESCRIPTIONS, TEXT, text.encode()),
-        *_date_tags(night.recording_start),
-        _tag(BLOCK_END, INTEGER, struct.pack(">i", ANNOTATIONS)),
-        _tag(NOTHING, NO_DATA, b"", -1),
-    ]
-    notes = clock_notes(night.recording_start)
-    if not path.name.endswith(MNE_ENDINGS):
-        notes += ("MNE expects names that end with -annot.fif",)
-    return Content({path: b"".join(parts)}, n_events=len(night.events), notes=notes)
+    annotations = _mne_annotations(rows, night.recording_start, f"writing {path.name}")
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / f"night{MNE_ENDINGS[0]}"
+        annotations.save(file, verbose="error")
+        return {path: file.read_bytes()}
 
 
-def clock_notes(start: datetime | None) -> tuple[str, ...]:
-    """Return a note on how far the instant is off, because MNE takes the clock time for UTC."""
+def _mne_annotations(
+    rows: Sequence[tuple[float, float | None, str]], start: datetime | None, doing: str
+) -> Any:
+    """Return `mne.Annotations`; like MNE for EDF, they stamp the clock time of the start as UTC."""
+    mne = library("mne", doing, None)
     offset = None if start is None else start.utcoffset()
-    if not offset:
-        return ()
-    hours = offset.total_seconds() / 3600
-    return (f"the clock time is stamped as UTC, as MNE does for EDF: {abs(hours):g} h off the instant",)
-
-
-def _tag(kind: int, kind_type: int, data: bytes, following: int = 0) -> bytes:
-    return struct.pack(">4i", kind, kind_type, len(data), following) + data
-
-
-def _date_tags(start: datetime | None) -> list[bytes]:
-    """Return the tag of the recording's start, since 1970; none if the date is out of range."""
-    if start is None:
-        return []
-    apart = start.replace(tzinfo=None) - datetime(1970, 1, 1)
-    seconds = apart.days * 86_400 + apart.seconds
-    if not -(2**31) <= seconds < 2**31:
-        return []
-    return [_tag(MEASUREMENT_DATE, INTEGER, struct.pack(">2i", seconds, apart.microseconds))]
+    if offset:
+        hours = abs(offset.total_seconds()) / 3600
+        warn(f"the clock time is stamped as UTC, as MNE does for EDF: {hours:g} h off the instant.")
+    return mne.Annotations(
+        [onset for onset, _, _ in rows],
+        [seconds or 0.0 for _, seconds, _ in rows],
+        [text for _, _, text in rows],
+        orig_time=None if start is None else start.replace(tzinfo=UTC),
+    )
 
 
 def read_fif_annotations(path: Path) -> Annotated:
@@ -202,46 +187,27 @@ def to_mne(night: Decoding | Hypnogram) -> Any:
     As MNE does for EDF, the clock time of the start is marked as UTC, so that stages are aligned with a
     recording that MNE read. If the start has another time zone, a warning says how far the instant is off.
     """
-    mne = library("mne", "to_mne()", None)
-    outgoing = outgoing_of_night(night)
-    start = outgoing.recording_start
-    for note in clock_notes(start):
-        warn(f"{note}.")
-    return mne.Annotations(
-        outgoing.onsets,
-        [outgoing.epoch_seconds] * len(outgoing.onsets),
-        stage_texts(outgoing, "MNE"),
-        orig_time=None if start is None else start.replace(tzinfo=UTC),
-    )
+    given = replace(night_of(night), events=())
+    return _mne_annotations(timed_texts(given, "MNE"), given.recording_start, "to_mne()")
 
 
-def read_fif(path: Path, options: FileOptions) -> RawNight:
-    """Read a file that `Annotations.save("...-annot.fif")` wrote."""
+def read_fif_stages(path: Path, options: FileOptions) -> RawHypnogram:
+    """Read the stages in a file that `Annotations.save("...-annot.fif")` wrote."""
     annotations, start = read_fif_annotations(path)
-
-    def stages() -> RawHypnogram:
-        refuse_numbers(path, annotations)
-        return stages_among(path, annotations, options, start=start, only_stages=True)
-
-    return RawNight(
-        stages=stages,
-        events=lambda: events_among(annotations),
-        recording_start=lambda: start,
-        stage_texts=lambda: [event.text for event in annotations],
-    )
+    refuse_numbers(path, annotations)
+    return stages_among(path, annotations, options, start=start, only_stages=True)
 
 
 FORMATS = (
     FileFormat(
         "mne-fif",
         "annotations of MNE (-annot.fif)",
-        (".fif",),
+        (MNE_ENDINGS[0], ".fif"),
         begins_with(FIF_HEAD),
-        reader=Reader(ONLY_STAGES, read_fif),
+        stages=read_fif_stages,
+        events=lambda path: events_among(*read_fif_annotations(path)),
         write=write_fif,
-        loses=(PROBABILITIES, SCORER),
-        usual_suffix=MNE_ENDINGS[0],
-        has_events=True,
-        are_taken=are_taken_by_text,
+        loses=(PROBABILITIES, ZONE, SCORER, TYPES, DETAILS),
+        tells_events_by_text=True,
     ),
 )

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,12 +19,21 @@ from typing import TYPE_CHECKING
 from stageguard.errors import warn
 from stageguard.files import file_error
 from stageguard.formats import xml
-from stageguard.formats.annotations import raw_of, stage_epochs
-from stageguard.formats.file_format import LEAD, PROBABILITIES, SCORER, START, FileFormat
-from stageguard.formats.night import ONLY_STAGES, Event, FileOptions, RawHypnogram, RawNight, Reader
-from stageguard.formats.outgoing import Content, Outgoing, number, stage_words
+from stageguard.formats.annotations import in_order, raw_of, stage_epochs
+from stageguard.formats.file_format import (
+    LEAD,
+    PROBABILITIES,
+    SCORER,
+    START,
+    TYPES,
+    ZONE,
+    Contents,
+    FileFormat,
+)
+from stageguard.formats.night import Event, Events, FileOptions, Night, RawHypnogram
 from stageguard.formats.sniffing import has_xml_root
 from stageguard.formats.tables.table import as_number
+from stageguard.formats.write import number, stage_words
 from stageguard.formats.xml import children, text_of
 from stageguard.night.stages import AASM5, UNSCORED_NAME, canonical_name
 
@@ -46,20 +54,9 @@ CONCEPTS = {
 }
 
 
-def read_nsrr_xml(path: Path, options: FileOptions) -> RawNight:
-    """Read the stages of an NSRR file (`<PSGAnnotation>`), and its other events with their types."""
+def read_nsrr_stages(path: Path, options: FileOptions) -> RawHypnogram:
+    """Read the stages of an NSRR file (`<PSGAnnotation>`), one per epoch from the recording's start."""
     root = xml.read_xml(path, ROOT)
-    scored = list(_scored_events(root))
-    return RawNight(
-        stages=partial(_stages, path, root, options),
-        events=partial(_events, scored),
-        recording_start=partial(_start, scored),
-        stage_texts=lambda: [text_of(event, "EventConcept") or "" for event in filter(_is_stage, scored)],
-    )
-
-
-def _stages(path: Path, root: Element, options: FileOptions) -> RawHypnogram:
-    """Return the stages, one per epoch from the recording's start."""
     events = list(_scored_events(root))
     epoch_seconds = xml.epoch_length(path, root) or options.epoch_seconds
     counts: Counter[int] = Counter()
@@ -77,12 +74,25 @@ def _stages(path: Path, root: Element, options: FileOptions) -> RawHypnogram:
     return replace(raw, has_clock=False)
 
 
-def write_nsrr_xml(night: Outgoing, path: Path) -> Content:
+def read_nsrr_events(path: Path) -> Events:
+    """Read the events other than stages, with their types."""
+    events, scored = [], list(_scored_events(xml.read_xml(path, ROOT)))
+    for element in scored:
+        kind, concept = text_of(element, "EventType") or "", text_of(element, "EventConcept") or ""
+        if _is_stage(element) or not concept or concept == START_CONCEPT:
+            continue
+        event = xml.scored_event(element, concept.partition("|")[0].strip() or concept, kind)
+        channel, more = text_of(element, "SignalLocation") or "", xml.details_of(element, EVENT_NAMES)
+        events.append(replace(event, channel=channel, concept=concept, details=more))
+    return Events(in_order(events), _start(scored))
+
+
+def write_nsrr_xml(night: Night, path: Path) -> Contents:
     """Write runs of equal stages as in NSRR files, and the other annotations with their types."""
     words = stage_words(night, {"aasm5": {}}, "NSRR XML")
     rows: list[dict[str, str]] = []
-    onsets = night.onsets
-    last = number(onsets[-1] + night.epoch_seconds)
+    onsets, seconds = night.onsets, night.any.epoch_seconds
+    last = number(onsets[-1] + seconds)
     start = night.recording_start
     clock = {} if start is None else {"ClockTime": f"{start:%d.%m.%Y %H.%M.%S}"}
     rows.append({"EventType": "", "EventConcept": START_CONCEPT, "Start": "0", "Duration": last, **clock})
@@ -95,14 +105,12 @@ def write_nsrr_xml(night: Outgoing, path: Path) -> Content:
                 "EventType": f"{STAGE_TYPE}|{STAGE_TYPE}",
                 "EventConcept": CONCEPTS[word],
                 "Start": number(onsets[first]),
-                "Duration": number(round(n_epochs * night.epoch_seconds, 9)),
+                "Duration": number(round(n_epochs * seconds, 9)),
             }
         )
         first += n_epochs
-    head = {"SoftwareVersion": "StageGuard", "EpochLength": number(night.epoch_seconds)}
-    text = xml.xml_document(ROOT, head, {"ScoredEvents": ("ScoredEvent", rows)})
-    kept = frozenset(("kind", "channel", "details"))
-    return Content({path: text}, n_events=len(night.events), keeps=kept)
+    head = {"SoftwareVersion": "StageGuard", "EpochLength": number(seconds)}
+    return {path: xml.xml_document(ROOT, head, {"ScoredEvents": ("ScoredEvent", rows)})}
 
 
 def _event(event: Event) -> dict[str, str]:
@@ -164,29 +172,9 @@ def _is_stage(event: Element) -> bool:
     return (text_of(event, "EventType") or "").partition("|")[0].strip() == STAGE_TYPE
 
 
-def _events(scored: Iterable[Element]) -> Iterable[Event]:
-    """Yield annotations other than stages, with their types."""
-    for element in scored:
-        kind, concept = text_of(element, "EventType") or "", text_of(element, "EventConcept") or ""
-        if _is_stage(element) or not concept or concept == START_CONCEPT:
-            continue
-        event = xml.scored_event(element, concept.partition("|")[0].strip() or concept, kind)
-        channel, more = text_of(element, "SignalLocation") or "", xml.details_of(element, EVENT_NAMES)
-        yield replace(event, channel=channel, concept=concept, details=more)
-
-
-def read_profusion_xml(path: Path, options: FileOptions) -> RawNight:
-    """Read the stages of a Profusion export (`<CMPStudyConfig>`), and its other events."""
+def read_profusion_stages(path: Path, options: FileOptions) -> RawHypnogram:
+    """Read the stages of a Profusion export (`<CMPStudyConfig>`), one per epoch from the start."""
     root = xml.read_xml(path, PROFUSION_ROOT)
-    return RawNight(
-        stages=partial(_profusion_stages, path, root),
-        events=partial(_profusion_events, root),
-        stage_texts=partial(_cells, root),
-    )
-
-
-def _profusion_stages(path: Path, root: Element) -> RawHypnogram:
-    """Return the stages, one per epoch from the recording's start."""
     cells = _cells(root)
     if not cells:
         raise file_error(path, "has no <SleepStages>. Was the study scored before it was exported?")
@@ -197,7 +185,7 @@ def _profusion_stages(path: Path, root: Element) -> RawHypnogram:
     return RawHypnogram(stages, lines, epoch_seconds=seconds, scheme=AASM5, notes=notes)
 
 
-def write_profusion_xml(night: Outgoing, path: Path) -> Content:
+def write_profusion_xml(night: Night, path: Path) -> Contents:
     """Write one number per epoch, 9 if unscored, and the other annotations as events."""
     night = night.from_recording_start()
     words = stage_words(night, {"aasm5": {}}, "Profusion XML")
@@ -206,19 +194,19 @@ def write_profusion_xml(night: Outgoing, path: Path) -> Content:
     events = [
         {
             "Name": event.text,
-            "Start": number(round(event.onset - night.offset_seconds, 9)),
+            "Start": number(round(event.onset - night.any.offset_seconds, 9)),
             "Duration": number(event.seconds or 0.0),
             "Input": event.channel,
         }
         | {name: text for name, text in event.details if name.isidentifier()}
         for event in night.events
     ]
-    head = {"EpochLength": number(night.epoch_seconds)}
+    head = {"EpochLength": number(night.any.epoch_seconds)}
     stages = ("SleepStage", [str(codes[word]) for word in words])
     text = xml.xml_document(
         PROFUSION_ROOT, head, {"ScoredEvents": ("ScoredEvent", events), "SleepStages": stages}
     )
-    return Content({path: text}, n_events=len(events), keeps=frozenset(("channel", "details")))
+    return {path: text}
 
 
 def _warn_of_codes(path: Path, counts: Counter[int]) -> tuple[str, ...]:
@@ -249,13 +237,15 @@ def _cells(root: Element) -> list[str]:
     return [] if parent is None else [(stage.text or "").strip() for stage in children(parent, "SleepStage")]
 
 
-def _profusion_events(root: Element) -> Iterable[Event]:
-    """Yield annotations other than stages."""
-    for element in _scored_events(root):
+def read_profusion_events(path: Path) -> Events:
+    """Read the events other than stages."""
+    events = []
+    for element in _scored_events(xml.read_xml(path, PROFUSION_ROOT)):
         name = text_of(element, "Name") or ""
         if name:
             channel, more = text_of(element, "Input") or "", xml.details_of(element, PROFUSION_NAMES)
-            yield replace(xml.scored_event(element, name), channel=channel, details=more)
+            events.append(replace(xml.scored_event(element, name), channel=channel, details=more))
+    return Events(in_order(events))
 
 
 FORMATS = (
@@ -264,20 +254,19 @@ FORMATS = (
         "NSRR XML",
         (".xml",),
         has_xml_root(ROOT),
-        reader=Reader(ONLY_STAGES, read_nsrr_xml),
+        stages=read_nsrr_stages,
+        events=read_nsrr_events,
         write=write_nsrr_xml,
-        loses=(PROBABILITIES, SCORER),
-        has_events=True,
+        loses=(PROBABILITIES, ZONE, SCORER),
     ),
     FileFormat(
         "profusion-xml",
         "Compumedics Profusion XML",
         (".xml",),
         has_xml_root(PROFUSION_ROOT),
-        reader=Reader(ONLY_STAGES, read_profusion_xml),
+        stages=read_profusion_stages,
+        events=read_profusion_events,
         write=write_profusion_xml,
-        loses=(PROBABILITIES, START, LEAD, SCORER),
-        has_events=True,
-        has_numbers=True,
+        loses=(PROBABILITIES, START, LEAD, SCORER, TYPES),
     ),
 )

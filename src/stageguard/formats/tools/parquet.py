@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -16,10 +15,9 @@ from stageguard.checks import shown
 from stageguard.errors import InputError, StageGuardError
 from stageguard.files import damaged_file, file_error, read_file, seekable_file
 from stageguard.formats.density import MOST_EPOCHS, listed
-from stageguard.formats.file_format import ANNOTATIONS, FileFormat
+from stageguard.formats.file_format import ANNOTATIONS, Contents, FileFormat
 from stageguard.formats.hypnogram import stage_column
-from stageguard.formats.night import BOTH, FileOptions, RawDensity, RawHypnogram, RawNight, Reader
-from stageguard.formats.outgoing import Content, Outgoing
+from stageguard.formats.night import FileOptions, Night, RawDensity, RawHypnogram
 from stageguard.formats.outputs import OWN_HEAD
 from stageguard.formats.sniffing import begins_with
 from stageguard.formats.tables.delimited import MOST_COLUMNS
@@ -36,33 +34,30 @@ NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # of a folder whose rows have no value
 COHORT_HEAD = ("id", *OWN_HEAD)
 
 
-def read_parquet(path: Path, options: FileOptions) -> RawNight:
-    """Read a Parquet file with a column of stages, or with columns named after stages."""
+def _read(path: Path) -> Any:
+    """Return the table in a file of one night."""
     with _open(path) as file:
         _refuse_long(path, file.metadata.num_rows)
         refuse_contradiction(path, file.metadata, file.read)
-        table = read_bounded(path, file)
-    return RawNight(
-        stages=partial(_stages, path, table, options), probabilities=partial(_density, path, table, options)
-    )
+        return read_bounded(path, file)
 
 
-def _density(path: Path, table: Any, options: FileOptions) -> RawDensity:
-    """Return the probabilities in columns that are named after stages."""
+def read_probabilities(path: Path, options: FileOptions) -> RawDensity:
+    """Read the probabilities in columns that are named after stages."""
+    table = _read(path)
     with faults_of_arrow(path):
         is_own = _is_own(table.column_names)
         raw = density_of_frame(arrow_table(table, path), options, fills_lead=not is_own)
-        start = _first_time(table)
-        return raw if start is None else replace(raw, start=start)
+        return replace(raw, start=_first_time(table) or raw.start)
 
 
-def _stages(path: Path, table: Any, options: FileOptions) -> RawHypnogram:
-    """Return the stages in a column of stages."""
+def read_stages(path: Path, options: FileOptions) -> RawHypnogram:
+    """Read the stages in a column of stages."""
+    table = _read(path)
     with faults_of_arrow(path):
         scored = stage_table(path, arrow_table(table, path))
-        raw = replace(from_table(path, scored, options), scorer=_first_text(table, "scorer"))
-        start = _first_time(table)
-        return raw if start is None else replace(raw, start=start)
+        raw = from_table(path, scored, options)
+        return replace(raw, scorer=_first_text(table, "scorer"), start=_first_time(table) or raw.start)
 
 
 def has_final_stages(path: Path) -> bool:
@@ -78,26 +73,25 @@ def _is_own(names: Sequence[str]) -> bool:
     return tuple(names)[: len(COHORT_HEAD) - 1] == COHORT_HEAD[:-1]
 
 
-def write_cohort(nights: Sequence[Outgoing], path: Path) -> Content:
+def write_cohort(nights: Sequence[Night], path: Path) -> Contents:
     """Write nights one after the other: id, onset, duration, time, stage, probabilities, scorer per epoch."""
     arrow, parquet = pyarrow_modules(path, "writing")
-    schemes = list(dict.fromkeys(night.scheme.names for night in nights))
+    schemes = list(dict.fromkeys(night.any.scheme.names for night in nights))
     if len(schemes) > 1:
         raise InputError(
             f"the nights have different stages ({listed(schemes[0])}; "
             f"{listed(schemes[1])}), expected the same in one file. Merge them first: "
             "merge_to='wnr3'."
         )
-    for what in ("hypnogram", "density"):
+    for what, missing in {"scoring": "stages", "probabilities": "probabilities"}.items():
         without = [night.id for night in nights if getattr(night, what) is None]
         if 0 < len(without) < len(nights):
-            missing = {"hypnogram": "stages", "density": "probabilities"}[what]
             raise InputError(
                 f"{listed(without, 3)}: no {missing}, which other nights have. Write them apart."
             )
     columns: dict[str, list[Any]] = {}
     for night in nights:
-        n_epochs, scorer = night.any.n_epochs, None if night.hypnogram is None else night.hypnogram.scorer
+        n_epochs, scorer = night.any.n_epochs, None if night.scoring is None else night.scoring.scorer
         of_night: dict[str, Sequence[Any]] = {"id": [night.id] * n_epochs, **stage_columns(night)}
         for name, values in {**of_night, "scorer": [scorer] * n_epochs}.items():
             columns.setdefault(name, []).extend(values)
@@ -106,11 +100,7 @@ def write_cohort(nights: Sequence[Outgoing], path: Path) -> Content:
     kinds = dict.fromkeys(("id", "time", "stage", "scorer"), arrow.string())
     arrays = {name: arrow.array(cells, kinds.get(name, arrow.float64())) for name, cells in columns.items()}
     parquet.write_table(arrow.table(arrays), stream, compression="zstd")
-    return Content(
-        {path: stream.getvalue()},
-        has_stages="stage" in columns,
-        has_probabilities=nights[0].density is not None,
-    )
+    return {path: stream.getvalue()}
 
 
 @contextmanager
@@ -291,10 +281,10 @@ FORMATS = (
         "a Parquet table",
         (".parquet", ".pq"),
         begins_with(b"PAR1"),
-        reader=Reader(BOTH, read_parquet),
+        stages=read_stages,
+        probabilities=read_probabilities,
         write=lambda night, path: write_cohort([night], path),
-        loses=("start time, unless stageguard wrote it", ANNOTATIONS),
-        holds_both=True,
+        loses=(ANNOTATIONS,),
         has_final_stages=has_final_stages,
         writes_probabilities_alone=True,
         holds_cohort=True,

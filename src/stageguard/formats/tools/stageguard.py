@@ -7,7 +7,6 @@ import io
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +16,17 @@ from stageguard.formats.file_format import (
     ANNOTATIONS,
     OTHER_PROBABILITIES,
     SCORER,
+    Contents,
     FileFormat,
     always_final,
 )
 from stageguard.formats.night import (
-    BOTH,
-    ONLY_STAGES,
     FileOptions,
+    Night,
     RawDensity,
     RawHypnogram,
-    RawNight,
-    Reader,
+    night_of,
 )
-from stageguard.formats.outgoing import GENERAL, Content, Outgoing, number, outgoing_of_night
 from stageguard.formats.outputs import (
     OWN_FORMAT,
     OWN_HEAD,
@@ -39,10 +36,11 @@ from stageguard.formats.outputs import (
     output_texts,
 )
 from stageguard.formats.sniffing import first_row
-from stageguard.formats.tables.delimited import as_moment, lines_of, read_text, rows_of, text_lines
+from stageguard.formats.tables.delimited import as_moment, read_text, rows_of, text_lines
 from stageguard.formats.tables.probabilities import density_of_table, load_table
 from stageguard.formats.tables.table import Table
-from stageguard.formats.tools.text import stages_of_lines, unread_columns
+from stageguard.formats.tools.text import stages_of_lines
+from stageguard.formats.write import GENERAL, number
 from stageguard.guard.decoding import Decoding
 from stageguard.lazy import library
 from stageguard.night.hypnodensity import Hypnodensity
@@ -51,53 +49,36 @@ from stageguard.night.hypnogram import Hypnogram, later
 RESERVED = frozenset((*OWN_HEAD, "epoch", "id", "label", "scorer", "start"))
 
 
-def read_stage_table(path: Path, options: FileOptions) -> RawNight:
-    """Read this package's CSV."""
-    text = read_text(path)
-    return RawNight(
-        stages=partial(_table_stages, path, text, options),
-        probabilities=partial(_table_density, path, text, options),
-    )
-
-
-def _table_stages(path: Path, text: str, options: FileOptions) -> RawHypnogram:
-    lines = lines_of(path, text)
+def read_stages(path: Path, options: FileOptions) -> RawHypnogram:
+    """Read the stages of this package's CSV."""
+    lines = text_lines(path)
     raw = stages_of_lines(path, lines, options)
     return replace(raw, start=raw.start or _start(rows_of(path, lines, ("onset", "time"))))
 
 
-def _table_density(path: Path, text: str, options: FileOptions) -> RawDensity:
-    table, stages = load_table(path, text, options)
+def read_probabilities(path: Path, options: FileOptions) -> RawDensity:
+    """Read the probabilities of this package's CSV."""
+    table, stages = load_table(path, read_text(path), options)
     raw = density_of_table(table, stages, options, expected=("stage",), fills_lead=False)
     return replace(raw, start=raw.start or _start(table))
 
 
-def read_own_tsv(path: Path, options: FileOptions) -> RawNight:
-    """Read the stages of an output of `decode`."""
-    lines = text_lines(path)
-    return RawNight(
-        stages=partial(stages_of_lines, path, lines, options),
-        left_columns=partial(_left_columns, path, lines),
-    )
-
-
-def write_stage_table(night: Outgoing, path: Path) -> Content:
+def write_stage_table(night: Night, path: Path) -> Contents:
     """Write a row per epoch: when, how long, which stage, and the probability of each stage."""
-    return Content({path: table_text(night)}, has_probabilities=night.density is not None)
+    return {path: table_text(night)}
 
 
-def write_own_tsv(night: Outgoing, path: Path) -> Content:
+def write_own_tsv(night: Night, path: Path) -> Contents:
     """Write table and sidecar of a decoding; refuse a hypnogram, which has no evidence and profile."""
     if night.decoding is None:
         raise InputError(
             f"{TSV_SUFFIX} is what decoding gives, with its profile and evidence. Write stages alone as "
             f"{GENERAL}, or another format."
         )
-    contents = output_texts(night.decoding, output_paths(path), None, {}, None, ())
-    return Content(contents, has_probabilities=True, has_profile=True, lost=(OTHER_PROBABILITIES,))
+    return output_texts(night.decoding, output_paths(path), None, {}, None, ())
 
 
-def table_text(night: Outgoing) -> str:
+def table_text(night: Night) -> str:
     """Return this package's CSV; its digits read back exactly."""
     columns = stage_columns(night)
     stream = io.StringIO()
@@ -107,21 +88,22 @@ def table_text(night: Outgoing) -> str:
     return stream.getvalue()
 
 
-def stage_columns(night: Outgoing) -> dict[str, Sequence[Any]]:
+def stage_columns(night: Night) -> dict[str, Sequence[Any]]:
     """Return the columns of a night by name; onsets count from the recording's start."""
-    taken = [name for name in night.scheme.names if name.casefold() in RESERVED]
+    taken = [name for name in night.any.scheme.names if name.casefold() in RESERVED]
     if taken:
         raise InputError(
             f"the stage {taken[0]!r} has the name of another column of the table. Rename it, or write "
             "another format."
         )
     onsets, start = night.onsets, night.recording_start
-    columns: dict[str, Sequence[Any]] = {"onset": onsets, "duration": [night.epoch_seconds] * len(onsets)}
+    columns: dict[str, Sequence[Any]] = {"onset": onsets, "duration": [night.any.epoch_seconds] * len(onsets)}
     columns["time"] = [None if start is None else later(start, onset) for onset in onsets]
-    if night.hypnogram is not None:
-        columns["stage"] = night.hypnogram.stages.tolist()
-    if night.density is not None:
-        columns |= dict(zip(night.scheme.names, night.density.probabilities.T.tolist(), strict=True))
+    if night.scoring is not None:
+        columns["stage"] = night.scoring.stages.tolist()
+    if night.probabilities is not None:
+        names, cells = night.any.scheme.names, night.probabilities.probabilities.T.tolist()
+        columns |= dict(zip(names, cells, strict=True))
     return columns
 
 
@@ -132,21 +114,20 @@ def to_frame(night: Decoding | Hypnogram | Hypnodensity) -> Any:
     there are any; and for a decoding also argmax_stage, changed and filled.
     """
     pandas = library("pandas", "to_frame()", "formats")
-    outgoing = outgoing_of_night(night)
-    seconds, n_epochs, start = outgoing.epoch_seconds, outgoing.any.n_epochs, outgoing.recording_start
-    columns: dict[str, Any] = {"onset": outgoing.onsets, "duration": [seconds] * n_epochs}
-    if outgoing.hypnogram is not None:
-        columns["stage"] = outgoing.hypnogram.stages.astype(object)
-    if outgoing.decoding is not None:
-        decoding = outgoing.decoding
+    given = night_of(night)
+    onsets, start, decoding = given.onsets, given.recording_start, given.decoding
+    columns: dict[str, Any] = {"onset": onsets, "duration": [given.any.epoch_seconds] * len(onsets)}
+    if given.scoring is not None:
+        columns["stage"] = given.scoring.stages.astype(object)
+    if decoding is not None:
         names = (*decoding.hypnogram.scheme.names, "?")
         columns["argmax_stage"] = [names[label] for label in decoding.argmax.tolist()]
         columns["changed"], columns["filled"] = decoding.changed, decoding.filled
-    if outgoing.density is not None:
-        columns |= dict(zip(outgoing.scheme.names, outgoing.density.probabilities.T, strict=True))
-    index = pandas.RangeIndex(n_epochs, name="epoch")
+    if given.probabilities is not None:
+        columns |= dict(zip(given.any.scheme.names, given.probabilities.probabilities.T, strict=True))
+    index = pandas.RangeIndex(len(onsets), name="epoch")
     if start is not None:
-        index = pandas.Timestamp(start) + pandas.to_timedelta(outgoing.onsets, unit="s")
+        index = pandas.Timestamp(start) + pandas.to_timedelta(onsets, unit="s")
         index.name = "time"
     return pandas.DataFrame(columns, index=index)
 
@@ -174,22 +155,16 @@ def _has_probabilities(head: bytes, path: Path) -> bool:
     return cells[:3] == OWN_HEAD[:3] and len({*cells} - {*OWN_HEAD}) > 1
 
 
-def _left_columns(path: Path, lines: Sequence[str]) -> list[str]:
-    # a label is the index of the stage in its scheme
-    table = rows_of(path, lines, ("onset", "duration"))
-    return unread_columns(table, ("onset", "duration", "stage", "label"))
-
-
 STAGE_TABLE = FileFormat(
     GENERAL,
     "a table of stages and probabilities written by stageguard",
     (".csv",),
     _has_probabilities,
-    sniff_hypnogram=lambda head, path: first_row(head)[: len(OWN_HEAD)] == OWN_HEAD,
-    reader=Reader(BOTH, read_stage_table),
+    sniff_stages=lambda head, path: first_row(head)[: len(OWN_HEAD)] == OWN_HEAD,
+    stages=read_stages,
+    probabilities=read_probabilities,
     write=write_stage_table,
     loses=(SCORER, ANNOTATIONS),
-    holds_both=True,
     has_final_stages=always_final,
     writes_probabilities_alone=True,
 )
@@ -199,7 +174,7 @@ FORMATS = (
         "a hypnogram written by stageguard",
         (TSV_SUFFIX,),
         is_own_table,
-        reader=Reader(ONLY_STAGES, read_own_tsv),
+        stages=lambda path, options: stages_of_lines(path, text_lines(path), options),
         write=write_own_tsv,
         loses=(OTHER_PROBABILITIES, ANNOTATIONS),
         holds_decoding=True,

@@ -7,7 +7,6 @@ a stage per line, or intervals.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from stageguard.files import file_error
@@ -19,18 +18,15 @@ from stageguard.formats.file_format import (
     SCORER,
     STAGES_ALONE,
     START,
+    Contents,
     FileFormat,
 )
 from stageguard.formats.night import (
-    BOTH,
     FileOptions,
+    Night,
     RawDensity,
     RawHypnogram,
-    RawNight,
-    Reader,
-    of_stages,
 )
-from stageguard.formats.outgoing import Content, Outgoing, number, stage_words
 from stageguard.formats.sniffing import (
     first_cells,
     first_lines,
@@ -38,9 +34,10 @@ from stageguard.formats.sniffing import (
     holds_words,
     read_head,
 )
-from stageguard.formats.tables.delimited import lines_of, read_rows, read_text
+from stageguard.formats.tables.delimited import read_rows, read_text, text_lines
 from stageguard.formats.tables.probabilities import density_of_table, load_table
 from stageguard.formats.tools.text import numbers_of_lines, read_stage_lines
+from stageguard.formats.write import number, stage_words
 from stageguard.night.stages import AASM5
 
 WORDS = frozenset(("w", "n1", "n2", "n3", "rem", "r", "unknown", "out_of_bounds"))
@@ -49,24 +46,20 @@ UNSCORED = {"out_of_bounds": "?"}
 USLEEP_WORDS = {"aasm5": {"R": "REM"}}
 
 
-def read_gssc_csv(path: Path, options: FileOptions) -> RawNight:
-    """Read the stages of GSSC (0 W, 1 N1, 2 N2, 3 N3, 4 REM) and, if there are any, its probabilities."""
-    text = read_text(path)
-    return RawNight(
-        stages=lambda: numbers_of_lines(path, lines_of(path, text), options, numbering="yasa"),
-        probabilities=partial(_density, path, text, options),
-    )
+def read_gssc_stages(path: Path, options: FileOptions) -> RawHypnogram:
+    """Read the stages of GSSC: 0 W, 1 N1, 2 N2, 3 N3, 4 REM."""
+    return numbers_of_lines(path, text_lines(path), options, numbering="yasa")
 
 
-def _density(path: Path, text: str, options: FileOptions) -> RawDensity:
-    """Return the probabilities of GSSC, whose epochs are timed by the column Time."""
+def read_gssc_probabilities(path: Path, options: FileOptions) -> RawDensity:
+    """Read the probabilities of GSSC, whose epochs are timed by the column Time."""
     if _header(read_head(path)) is not None and _has_stages_alone(path):
         raise file_error(
             path,
             "has GSSC's stages but no probabilities, as the version on PyPI writes it. Write it with GSSC's "
             "main branch, or read the stages with read_hypnogram.",
         )
-    raw = density_of_table(*load_table(path, text, options), options, expected=("stage",))
+    raw = density_of_table(*load_table(path, read_text(path), options), options, expected=("stage",))
     return replace(raw, epoch_source="", usual_seconds=30.0, tool="GSSC")
 
 
@@ -92,17 +85,17 @@ def read_runs(path: Path, options: FileOptions) -> RawHypnogram:
     return staged_rows(path, zip(table.lines, onsets, lasting, texts, strict=True), options, scheme=AASM5)
 
 
-def write_hyp(night: Outgoing, path: Path) -> Content:
+def write_hyp(night: Night, path: Path) -> Contents:
     """Write one stage per line (`.hyp`)."""
     words = stage_words(night.from_recording_start(), USLEEP_WORDS, "U-Sleep", "UNKNOWN")
-    return Content({path: "\n".join(words) + "\n"})
+    return {path: "\n".join(words) + "\n"}
 
 
-def write_runs(night: Outgoing, path: Path) -> Content:
+def write_runs(night: Night, path: Path) -> Contents:
     """Write onset, duration and stage of each epoch, not of runs as U-Sleep does: this keeps its length."""
-    words, seconds = stage_words(night, USLEEP_WORDS, "U-Sleep", "UNKNOWN"), number(night.epoch_seconds)
+    words, seconds = stage_words(night, USLEEP_WORDS, "U-Sleep", "UNKNOWN"), number(night.any.epoch_seconds)
     rows = ((number(onset), seconds, word) for onset, word in zip(night.onsets, words, strict=True))
-    return Content({path: "\n".join(map("\t".join, [COLUMNS, *rows])) + "\n"})
+    return {path: "\n".join(map("\t".join, [COLUMNS, *rows])) + "\n"}
 
 
 FORMATS = (
@@ -111,9 +104,9 @@ FORMATS = (
         "CSV of GSSC",
         (".csv",),
         lambda head, path: _header(head) is not None,
-        reader=Reader(BOTH, read_gssc_csv),
+        stages=read_gssc_stages,
+        probabilities=read_gssc_probabilities,
         loses=(START, EPOCH_LENGTH, SCORER),
-        holds_both=True,
         has_final_stages=_has_stages_alone,
     ),
     FileFormat(
@@ -121,7 +114,7 @@ FORMATS = (
         "U-Sleep .hyp",
         (".hyp",),
         holds_words(WORDS, ".hyp"),
-        reader=of_stages(lambda path, options: read_stage_lines(path, UNSCORED, AASM5)),
+        stages=lambda path, options: read_stage_lines(path, UNSCORED, AASM5),
         write=write_hyp,
         loses=STAGES_ALONE,
         is_plain=True,
@@ -131,7 +124,7 @@ FORMATS = (
         "U-Sleep .tsv",
         (".tsv",),
         has_columns(*COLUMNS),
-        reader=of_stages(read_runs),
+        stages=read_runs,
         write=write_runs,
         loses=(PROBABILITIES, START, SCORER, ANNOTATIONS),
     ),

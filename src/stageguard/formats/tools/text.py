@@ -16,12 +16,11 @@ from stageguard.errors import FileFormatError, ProfileError, record_fault
 from stageguard.files import file_error
 from stageguard.formats.annotations import COARSE, LONGEST_GUESS, staged_rows, stages_among
 from stageguard.formats.density import listed
-from stageguard.formats.file_format import STAGES_ALONE, FileFormat
+from stageguard.formats.file_format import STAGES_ALONE, Contents, FileFormat
 from stageguard.formats.hypnogram import (
     DIGITS,
     NPY,
     NUMBERINGS,
-    UNSCORED_WORDS,
     column_of_stages,
     is_stage,
     names_of,
@@ -32,15 +31,12 @@ from stageguard.formats.hypnogram import (
     stage_numbers,
 )
 from stageguard.formats.night import (
-    ONLY_STAGES,
     Event,
     FileOptions,
+    Night,
     RawHypnogram,
-    RawNight,
-    Reader,
     Recorded,
 )
-from stageguard.formats.outgoing import Content, Outgoing
 from stageguard.formats.outputs import (
     OWN_HEAD,
     check_recorded,
@@ -60,7 +56,7 @@ from stageguard.formats.tables.delimited import (
 )
 from stageguard.formats.tables.one_night import refuse_several
 from stageguard.formats.tables.row_times import INDEX, nameless_index, row_times
-from stageguard.formats.tables.table import NAMELESS, IndexColumns, Meaning, Table, as_number, row_name
+from stageguard.formats.tables.table import NAMELESS, Table, as_number, row_name
 from stageguard.formats.tables.timing import TOLERANCE, RowTimes, read_timing
 from stageguard.formats.tools.arrays import load_plain
 from stageguard.guard.decoding import steered_by
@@ -75,10 +71,9 @@ LEAST_SHORT = 0.75  # this share of steps between rows must be the shortest step
 EVENT_COLUMNS = frozenset(("trial_type", "description", "label", "annotation"))
 
 
-def read_text_night(path: Path, options: FileOptions) -> RawNight:
+def read_stages(path: Path, options: FileOptions) -> RawHypnogram:
     """Read the stages of a table with a column of stages, or of text with one stage per line."""
-    lines = text_lines(path)
-    return RawNight(stages=partial(stages_of_lines, path, lines, options), stage_texts=partial(_words, lines))
+    return stages_of_lines(path, text_lines(path), options)
 
 
 def stages_of_lines(path: Path, lines: Sequence[str], options: FileOptions) -> RawHypnogram:
@@ -100,19 +95,18 @@ def stages_of_lines(path: Path, lines: Sequence[str], options: FileOptions) -> R
         raise file_error(
             path,
             f"line {number + 1} is {first[:40]!r}, expected a stage name such as W, N1, N2, N3, R, or a "
-            "header with a column named stage; of another name, say ",
-            "column",
-            ". Numbers are not read, since tools number stages differently.",
+            "header with a column named stage; of another name, say column. Numbers are not read, since "
+            "tools number stages differently.",
         )
     if len(lines) == number + 1 and canonical_name(first) in COARSE:
         raise file_error(path, f"holds {first!r} and nothing else. Was it written completely?")
     return _line_stages(path, lines, first=number)
 
 
-def write_text(night: Outgoing, path: Path) -> Content:
+def write_text(night: Night, path: Path) -> Contents:
     """Write one stage name per line, ? if unscored."""
-    stages = night.from_recording_start().stages("text").stages
-    return Content({path: "\n".join(stages.tolist()) + "\n"})
+    stages = night.from_recording_start().hypnogram.stages
+    return {path: "\n".join(stages.tolist()) + "\n"}
 
 
 def _find_table(path: Path, lines: Sequence[str], options: FileOptions) -> Table | None:
@@ -142,10 +136,7 @@ def from_table(path: Path, table: Table, options: FileOptions) -> RawHypnogram:
             raise file_error(path, f"has no column {options.column[:40]!r}. Columns: {listed(table.header)}.")
         refuse_two_scorings(path, table.header)
         raise file_error(
-            path,
-            f"has the columns {listed(table.header)}, expected one named stage. Say which with ",
-            "column",
-            ".",
+            path, f"has the columns {listed(table.header)}, expected one named stage. Say which with column."
         )
     name = table.header[column]
     recorded = _read_record(path, len(table.lines))  # before missing rows are added as unscored
@@ -333,46 +324,16 @@ def _read_record(path: Path, n_rows: int) -> tuple[Profile, datetime | None, Rec
         raise file_error(sidecar, record_fault(error)) from None
 
 
-def unread_columns(table: Table, read: Collection[str]) -> list[str]:
-    """Return the columns of a table that are not read although they hold something."""
-    return [
-        name
-        for name in table.header
-        if name not in read and any(cell.casefold() not in UNSCORED_WORDS for cell in table.column(name))
-    ]
-
-
-def _words(lines: Sequence[str]) -> Sequence[str]:
-    return " ".join(lines).replace(",", " ").split()
-
-
-def read_numbers(path: Path, options: FileOptions, *, numbering: str) -> RawNight:
+def read_numbers(path: Path, options: FileOptions, *, numbering: str) -> RawHypnogram:
     """Read the stages of a file with the numbers of `NUMBERINGS[numbering]`."""
     if options.format is None:  # numbers that fit only one numbering may still be an unknown tool's
-        raise file_error(
-            path,
-            "holds numbers, and tools number stages differently. Say whose: ",
-            f"format={f'numbers-{numbering}'!r}",
-            ".",
-        )
+        say = f"Say whose: format='numbers-{numbering}'."
+        raise file_error(path, f"holds numbers, and tools number stages differently. {say}")
     head = read_head(path)
-    lines: Sequence[str] = ()
-    numbers: Sequence[float] = ()
-    if head.startswith(NPY):
-        numbers = _array_numbers(path)
-    elif is_number_list(head, path):
-        numbers = number_list(path)
-    else:
-        lines = text_lines(path)
-
-    def stages() -> RawHypnogram:
-        if lines:
-            return numbers_of_lines(path, lines, options, numbering=numbering)
-        return numbered_stages(path, numbers, NUMBERINGS[numbering], what="epoch")
-
-    # 4 is a stage that becomes N3 in these numbers alone
-    texts = (*_words(lines), *(f"{number:g}" for number in numbers)) if numbering == "rk" else ()
-    return RawNight(stages=stages, stage_texts=lambda: texts)
+    if not head.startswith(NPY) and not is_number_list(head, path):
+        return numbers_of_lines(path, text_lines(path), options, numbering=numbering)
+    numbers = _array_numbers(path) if head.startswith(NPY) else number_list(path)
+    return numbered_stages(path, numbers, NUMBERINGS[numbering], what="epoch")
 
 
 def numbers_of_lines(
@@ -413,9 +374,6 @@ def read_numbered_table(
     options: FileOptions,
 ) -> RawHypnogram:
     """Return the stages of a table whose column of stages holds numbers, timed by its other columns."""
-    if numbering == "wav2sleep" and {"timestamp", "pred"} <= {*table.header}:  # beside the expert's stages
-        ends = IndexColumns(meanings={"timestamp": Meaning("end", 1.0, True)})
-        table, options = replace(table, index=ends), replace(options, column=options.column or "pred")
     column = stage_column(table.header, options.column)
     if column is None:
         return from_table(path, table, options)  # raises the error
@@ -456,9 +414,8 @@ FORMATS = (
             f"stage numbers of {numbering.whose}",
             (".txt", ".csv", ".npy"),
             _holds(numbering.codes),
-            reader=Reader(ONLY_STAGES, partial(read_numbers, numbering=name)),
+            stages=partial(read_numbers, numbering=name),
             loses=STAGES_ALONE,
-            has_numbers=True,
         )
         for name, numbering in NUMBERINGS.items()
     ),
@@ -467,7 +424,7 @@ FORMATS = (
         "text or a table with one stage per epoch",
         (".txt", ".csv", ".tsv"),
         is_text,
-        reader=Reader(ONLY_STAGES, read_text_night),
+        stages=read_stages,
         write=write_text,
         loses=STAGES_ALONE,
         is_general=True,

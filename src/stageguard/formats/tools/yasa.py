@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -24,30 +23,24 @@ from stageguard.formats.density import LABELS_ALONE, listed
 from stageguard.formats.file_format import (
     ANNOTATIONS,
     LEAD,
+    Contents,
     FileFormat,
     always_final,
 )
 from stageguard.formats.night import (
-    BOTH,
     FileOptions,
+    Night,
     RawDensity,
     RawHypnogram,
-    RawNight,
-    Reader,
     Where,
-)
-from stageguard.formats.outgoing import (
-    Content,
-    Outgoing,
-    number,
-    outgoing_of_night,
-    stage_words,
-    standard_scheme,
+    night_of,
 )
 from stageguard.formats.sniffing import is_json
 from stageguard.formats.tools.arrays import without_undefined
+from stageguard.formats.write import number, stage_words, standard_scheme
 from stageguard.guard.decoding import Decoding
 from stageguard.lazy import library
+from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import NO_PROBABILITIES, Hypnogram
 from stageguard.night.stages import AASM5, WLDR4, WNR3, WS2
 from stageguard.units import seconds_per
@@ -70,16 +63,9 @@ STAGES = {
 }
 
 
-def read_yasa_json(path: Path, options: FileOptions) -> RawNight:
-    """Read a file that `Hypnogram.to_json` wrote."""
+def read_stages(path: Path, options: FileOptions) -> RawHypnogram:
+    """Read the stages in a file that `Hypnogram.to_json` wrote."""
     document = load_json(path)
-    return RawNight(
-        stages=partial(_stages_of_json, path, document),
-        probabilities=partial(density_of_document, path, document),
-    )
-
-
-def _stages_of_json(path: Path, document: Any) -> RawHypnogram:
     values = document.get("values") if isinstance(document, dict) else None
     if not isinstance(values, list) or not values or not all(isinstance(name, str) for name in values):
         raise file_error(path, "has no 'values', expected a list of stage names as YASA writes it.")
@@ -114,18 +100,16 @@ def frequency_seconds(where: Where, freq: object) -> float:
     return float(match[1] or 1) * unit
 
 
-def write_yasa_json(night: Outgoing, path: Path) -> Content:
+def write_yasa_json(night: Night, path: Path) -> Contents:
     """Write a file for `yasa.Hypnogram.from_json`, with probabilities if there are any."""
-    document = yasa_document(night)
-    text = json.dumps(document, indent=2, allow_nan=False) + "\n"
-    return Content({path: text}, has_probabilities=document["proba"] is not None)
+    return {path: json.dumps(yasa_document(night), indent=2, allow_nan=False) + "\n"}
 
 
-def yasa_document(night: Outgoing) -> dict[str, Any]:
+def yasa_document(night: Night) -> dict[str, Any]:
     """Return a dictionary for `yasa.Hypnogram.from_dict`; YASA's nights begin with their recordings."""
     night = night.from_recording_start()
     values = stage_words(night, YASA_WORDS, "YASA", "UNS")
-    hypnogram = night.stages("YASA")
+    hypnogram = night.hypnogram
     start = hypnogram.start
     seconds = number(hypnogram.epoch_seconds)
     if len(seconds.partition(".")[2]) > NANO_DIGITS:
@@ -140,18 +124,17 @@ def yasa_document(night: Outgoing) -> dict[str, Any]:
         "freq": f"{seconds}s",
         "start": None if start is None else start.isoformat(),
         "scorer": hypnogram.scorer,
-        "proba": None if night.density is None else _proba(night),
+        "proba": None if night.probabilities is None else _proba(night.probabilities),
     }
     zone = None if start is None else getattr(start.tzinfo, "key", None)
     return document if zone is None else document | {"tz": zone}
 
 
-def _proba(night: Outgoing) -> dict[str, list[float]]:
+def _proba(density: Hypnodensity) -> dict[str, list[float]]:
     """Return columns of probabilities; YASA has no missing ones, so without evidence UNS gets 1."""
-    assert night.density is not None
-    standard, places = standard_scheme(night.scheme)
+    standard, places = standard_scheme(density.scheme)
     words = YASA_WORDS[standard.name]
-    matrix = night.density.probabilities
+    matrix = density.probabilities
     known = ~np.isnan(matrix[:, 0])
     filled = np.where(known[:, None], matrix, 0.0)
     order = np.argsort(places)
@@ -271,12 +254,12 @@ def document_of(source: Any) -> dict[str, Any]:
 def to_yasa(night: Decoding | Hypnogram) -> Any:
     """Return a `yasa.Hypnogram` (0.8 and later); a decoding includes the stager's probabilities."""
     yasa = library("yasa", "to_yasa()", None)
-    outgoing = outgoing_of_night(night)
-    hypnogram = outgoing.hypnogram
-    if hypnogram is not None and hypnogram.start is None and hypnogram.offset_seconds:
+    given = night_of(night)
+    hypnogram = given.hypnogram
+    if hypnogram.start is None and hypnogram.offset_seconds:
         seconds = hypnogram.offset_seconds
         warn(f"to_yasa() loses that the first epoch begins {seconds:g} s into the recording.")
-    return yasa.Hypnogram.from_dict(yasa_document(outgoing))
+    return yasa.Hypnogram.from_dict(yasa_document(given))
 
 
 def _is_json(head: bytes, path: Path) -> bool:
@@ -299,11 +282,11 @@ FORMATS = (
         "JSON of a yasa.Hypnogram",
         (".json",),
         _is_json,
-        sniff_hypnogram=_is_json_of_stages,
-        reader=Reader(BOTH, read_yasa_json),
+        sniff_stages=_is_json_of_stages,
+        stages=read_stages,
+        probabilities=lambda path, options: density_of_document(path, load_json(path)),
         write=write_yasa_json,
-        loses=("digits of probabilities behind the sixth", LEAD, ANNOTATIONS),
-        holds_both=True,
+        loses=(LEAD, ANNOTATIONS),
         has_final_stages=always_final,
     ),
 )
