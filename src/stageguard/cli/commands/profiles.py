@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,8 @@ from stageguard.cli.terminal import Console, count, one_line, print_json
 from stageguard.profile.profile import FOLDER, Profile
 from stageguard.profile.profile import profiles as names
 
+MOST_COLUMNS = 8  # wider tables are turned
 name_argument = click.argument("name", help="Name of a built-in profile, or path of a .toml file.")
-
-
-STAY = {"self": "log of the self-transition", "free": "free"}
-ENDS = {
-    "censored": "may be short, the recording cut them",
-    "paper": "the first must reach its minimum, the last may be short",
-}
 
 
 @group
@@ -33,22 +28,6 @@ def profiles(as_json: bool) -> None:
     --------
     stageguard profiles
     """
-    _list(as_json=as_json)
-
-
-@profiles.command("list")
-@opt.as_json
-def list_profiles(as_json: bool) -> None:
-    """List the built-in profiles.
-
-    Examples
-    --------
-    stageguard profiles list
-    """
-    _list(as_json=as_json)
-
-
-def _list(*, as_json: bool) -> None:
     loaded = [Profile.load(name) for name in names()]
     if as_json:
         print_json([_headline(profile) for profile in loaded])
@@ -73,24 +52,24 @@ def show(name: str, as_json: bool) -> None:
     stageguard profiles show human-psg-5
     """
     profile = Profile.load(name)
+    document = profile.to_dict()
     if as_json:
-        print_json({**_headline(profile), "definition": profile.to_dict()})
+        print_json({**_headline(profile), "definition": document})
         return
     out = Console()
-    _print_words(profile, out)
+    out.print((one_line(profile.name), "bold"), f"  sha256 {profile.sha256[:12]}")
+    for line in filter(None, (profile.summary, profile.intended_for)):
+        out.print(one_line(line))
+    acts = {"refuse": "refuses", "warn": "warns"}
+    cautions = [(each.cohort, acts[each.action], each.reason) for each in profile.not_for]
+    if cautions:
+        out.heading("Whom it is not for")
+        out.table(("--cohort", "decode", "why"), cautions)
     out.heading("Rules")
-    out.table(("rule", "value"), list(_rules(profile).items()))
-    _print_transitions(profile, out)
-    _print_labels(profile, out)
-    if profile.bands:
-        _print_bands(profile, out)
-    if profile.joint is not None:
-        out.heading(f"Joint score of {len(profile.joint.indicators)} indicators")
-        source = f": {profile.joint.source}" if profile.joint.source else ""
-        out.print(one_line(f"most expert nights are under {profile.joint.threshold:.2f}{source}"))
-    if profile.provenance:
-        out.heading("Provenance")
-        _print_nested(profile.provenance, out, 0)
+    out.table(("", ""), _rules(profile), headed=False)
+    for key, value in document.items():
+        if isinstance(value, Mapping):
+            _print_part(key, value, out)
 
 
 @profiles.command("path")
@@ -113,127 +92,61 @@ def path(name: str, as_json: bool) -> None:
 
 
 def _headline(profile: Profile) -> dict[str, Any]:
-    return {
-        "name": profile.name,
-        "summary": profile.summary,
-        "intended_for": profile.intended_for,
-        "stages": list(profile.scheme.names),
-        "epoch_seconds": profile.epoch_seconds,
-        "sha256": profile.sha256,
-    }
+    facts = {key: getattr(profile, key) for key in ("name", "summary", "intended_for", "epoch_seconds")}
+    return facts | {"stages": list(profile.scheme.names), "sha256": profile.sha256}
 
 
-def _print_words(profile: Profile, out: Console) -> None:
-    out.print((one_line(profile.name), "bold"), f"  sha256 {profile.sha256[:12]}")
-    for line in (profile.summary, f"For: {profile.intended_for}" if profile.intended_for else ""):
-        if line:
-            out.print(one_line(line))
-    if not profile.not_for:
-        return
-    out.heading("Whom it is not for")
-    rows = [
-        (caution.cohort, "refuses" if caution.action == "refuse" else "warns", caution.reason)
-        for caution in profile.not_for
-    ]
-    out.table(("--cohort", "decode", "why"), rows)
-
-
-def _rules(profile: Profile) -> dict[str, str]:
-    seconds, flip = profile.epoch_seconds, profile.flip_flop
+def _rules(profile: Profile) -> list[tuple[str, str]]:
+    """Return what acts, in words."""
+    seconds, rule = profile.epoch_seconds, profile.strength
     bouts = [
         f"{stage} {value:g} s = {count(ceil(value / seconds - 1e-9), 'epoch')}"
         for stage, value in profile.min_bout_seconds.items()
     ]
-    rare = [f"{pair.source}→{pair.target} ({pair.probability:g})" for pair in profile.rare]
-    counted = [f"{source}→{target}" for source, target in profile.tvr_pairs]
-    penalty = f"{flip.penalty_nats:g} nats within {flip.window_epochs} epochs, {flip.method}"
+    repair = profile.share_repair
     rules = {
-        "stages": f"{' '.join(profile.scheme.names)} ({profile.scheme.name})",
-        "epoch length": f"{seconds:g} s",
-        "strength": _strength(profile),
+        "stages": f"{' '.join(profile.scheme.names)} ({profile.scheme.name}), epochs of {seconds:g} s",
+        "strength": rule.describe() if rule else f"fixed transition weight {profile.transition_weight:g}",
         "clock": "off" if profile.clock is None else profile.clock.describe(),
         "minimum bouts": ", ".join(bouts) or "none",
-        "discouraged transitions": ", ".join(rare) or "none",
-        "transitions TVR counts": ", ".join(counted) or "none",
-        "flip-flop penalty": penalty if flip.penalty_nats else "off",
-        "staying in a stage": STAY[profile.stay],
-        "first and last bout": ENDS[profile.ends],
+        "repaired shares": "none" if repair is None else repair.describe(profile.scheme.names),
     }
-    temperature, biases = profile.calibration.temperature, profile.calibration.biases
-    if temperature != 1 or biases is not None:
-        added = f", biases {' '.join(f'{bias:g}' for bias in biases)} nats" if biases else ""
-        rules["calibration"] = f"temperature {temperature:g}{added}"
-    if profile.share_repair is not None:
-        rules["repaired shares"] = profile.share_repair.describe(profile.scheme.names)
-    if profile.durations:
-        rules["explicit bout lengths"] = ", ".join(profile.durations)
-    if profile.prior_exponent:
-        rules["prior exponent"] = f"{profile.prior_exponent:g}"
-    return rules
+    return list(rules.items())
 
 
-def _strength(profile: Profile) -> str:
-    rule = profile.strength
-    if rule is None:
-        return f"fixed transition weight {profile.transition_weight:g}"
-    return rule.describe()
-
-
-def _print_transitions(profile: Profile, out: Console) -> None:
-    names = profile.scheme.names
-    out.heading(f"Transition probabilities per epoch of {profile.epoch_seconds:g} s")
-    rows = [(name, *map(_probability, row)) for name, row in zip(names, profile.transitions, strict=True)]
-    out.table(("from \\ to", *(f">{name}" for name in names)), rows)
-
-
-def _print_labels(profile: Profile, out: Console) -> None:
-    """Print what experts say where a stager that gives labels alone says each stage."""
-    labels, names = profile.labels, profile.scheme.names
-    if labels is None:
+def _print_part(title: str, part: Mapping[str, Any], out: Console, depth: int = 0) -> None:
+    """Print a part of a profile: a table where its entries have entries, else a line for each."""
+    out.print()
+    out.print(f"{one_line(title)}:", style="bold", indent=2 * depth)
+    if {"columns", "rows"} <= part.keys():  # such as the candidates of a fit
+        first, *others = map(str, part["columns"])
+        rows = [[_text(cell) for cell in row] for row in part["rows"]]
+        out.table((first, *(f">{column}" for column in others)), rows, indent=2 * depth)
         return
-    out.heading("Labels without probabilities")
-    if labels.refused:
-        out.print(one_line(f"refused: {labels.refused}"))
-    elif labels.source:
-        out.print(one_line(f"typical confusions: {labels.source}"))
-    for whose, shares in (("stager", labels.shares), ("own stager", labels.own)):
-        if shares is not None:
-            rows = [(name, *map(_probability, row)) for name, row in zip(names, shares, strict=True)]
-            out.table((f"{whose} says \\ experts say", *(f">{name}" for name in names)), rows)
+    inner = {key: each for key, each in part.items() if isinstance(each, Mapping)}
+    for key, value in part.items():
+        if key not in inner:
+            out.print(one_line(f"{key}: {_text(value)}"), indent=2 * depth)
+    if len(inner) > 1 and not any(map(_is_deep, inner.values())):
+        columns = list(dict.fromkeys(key for each in inner.values() for key in each))
+        if len(columns) > MOST_COLUMNS:
+            inner, columns = (
+                {key: {row: inner[row].get(key, "") for row in inner} for key in columns},
+                [*inner],
+            )
+        cells = [(key, *(_text(each.get(column, "")) for column in columns)) for key, each in inner.items()]
+        out.table(("", *columns), cells, indent=2 * depth)
+        return
+    for key, each in inner.items():
+        _print_part(key, each, out, depth + 1)
 
 
-def _probability(value: float) -> str:
-    """Return four decimals, or significant digits for values very near 0 or 1."""
-    if value in (0.0, 1.0):
-        return f"{value:g}"
-    if value < 0.001:
-        return f"{value:.2g}"
-    return f"{value:.4f}" if value < 0.99995 else f"{value:.6g}"
+def _is_deep(part: Mapping[str, Any]) -> bool:
+    return any(isinstance(value, Mapping | list | tuple) for value in part.values())
 
 
-def _print_bands(profile: Profile, out: Console) -> None:
-    sources = {band.source for band in profile.bands.values()}
-    one_source = len(sources) == 1 and all(sources)
-    out.heading("Expert ranges" + (f": {one_line(sources.pop())}" if one_source else ""))
-    rows = [
-        (name, f"{band.low:.4g}", f"{band.high:.4g}", band.unit, *(() if one_source else (band.source,)))
-        for name, band in profile.bands.items()
-    ]
-    out.table(("indicator", ">low", ">high", "unit", *(() if one_source else ("source",))), rows)
-
-
-def _print_nested(mapping: Any, out: Console, depth: int) -> None:
-    """Print one entry per line; nested entries are indented."""
-    for key, value in mapping.items():
-        if hasattr(value, "items"):
-            out.print(f"{one_line(key)}:", indent=2 * depth)
-            _print_nested(value, out, depth + 1)
-        elif key == "rows" and "columns" in mapping:
-            first, *others = map(str, mapping["columns"])  # such as the candidates of a fit
-            rows = [
-                [f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row] for row in value
-            ]
-            out.table((first, *(f">{column}" for column in others)), rows, indent=2 * depth)
-        else:
-            text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-            out.print(one_line(f"{key}: {text}"), indent=2 * depth)
+def _text(value: Any) -> str:
+    """Return a value as it is read: six digits of a number, the items of a list."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return ", ".join(map(_text, value)) if isinstance(value, list | tuple) else str(value)

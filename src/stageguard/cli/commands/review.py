@@ -15,7 +15,7 @@ from click import UsageError
 from click.exceptions import Exit
 
 from stageguard.cli import options as opt
-from stageguard.cli.command import command, option
+from stageguard.cli.command import command, more, option
 from stageguard.cli.reviewed_nights import Beside, find_reviewed, with_files_beside
 from stageguard.cli.terminal import Console, count, print_error
 from stageguard.night.timing import Moment
@@ -40,47 +40,23 @@ from stageguard.runner.decode_one import DecodeOptions
 @opt.sample_list
 @option("--profile", "-p", metavar="NAME", help="Needed for probabilities; an output records its own.")
 @option("--edf", metavar="FILE|FOLDER", type=opt.HERE, help="The recordings, to see their signals.")
-@option(
-    "--montage",
-    metavar="FILE",
-    type=opt.HERE,
-    help="The laboratory's montages. Default: montage.toml beside the review.",
-)
-@option(
-    "--scoring",
-    metavar="FILE|FOLDER",
-    type=opt.HERE,
-    help="An expert's scorings, to see beside the nights.",
-)
+@more("--montage", "FILE", "The montages. Default: montage.toml beside the review.", type=opt.HERE)
+@option("--scoring", metavar="FILE|FOLDER", type=opt.HERE, help="An expert's scorings, to see beside them.")
 @option("--scorer", metavar="NAME", help="Who reviews. Default: the name of this account.")
-@option(
-    "--until",
-    metavar="TARGETS",
-    help="Ask for what makes these numbers right, and say when they are: tst=10,rem_latency=5 (minutes).",
-)
+@option("--until", metavar="TARGETS", help="Review until these are right: tst=10,rem_latency=5 (minutes).")
 @option("--blind", is_flag=True, help="Hide stager and guard until the night is scored.")
-@option(
-    "--adjudicate",
-    metavar="A,B",
-    help="Decide where two scorers differ, from their reviews of every epoch.",
-)
+@option("--adjudicate", metavar="A,B", help="Decide where the reviews of two scorers differ.")
 @option(
     "--output",
     "-o",
     metavar="FILE|FOLDER",
     type=opt.HERE,
-    help="Where the review is kept. Default: NIGHT.SCORER.review.jsonl beside it.",
+    help="Of the review. Default: NIGHT.SCORER.review.jsonl beside it.",
 )
-@option(
-    "--port",
-    metavar="N",
-    type=click.IntRange(min=0, max=65535),
-    default=0,
-    help="Port on this computer; 0: any free one.",
-)
-@option("--no-open", is_flag=True, help="Do not open a browser.")
+@more("--port", "N", "Port on this computer; 0: any.", type=click.IntRange(0, 65535), default=0)
+@more("--no-open", None, "Do not open a browser.")
 @opt.lights
-@option("--start", metavar="TIME", type=opt.START, help="When the recording began: 2024-05-01T22:30.")
+@opt.start
 @opt.decoding
 @opt.companions
 @opt.scoring_format
@@ -106,16 +82,11 @@ def review(
 ) -> None:
     """Review nights in the browser: set epochs, and the night is decoded around them at once.
 
-    Every action is saved at once in NIGHT.SCORER.review.jsonl; the same command goes on from there. The input
-    files are never changed. Of several nights, recordings and scorings are in folders, named like the
-    nights, or in a list.
+    Every action is saved at once in NIGHT.SCORER.review.jsonl; the same command goes on from there.
 
     Examples
     --------
     stageguard review night.csv --profile human-psg-5 --edf night.edf --scorer anna
-    stageguard review nights --profile human-psg-5 --edf recordings --scorer anna
-    stageguard review night.csv --profile human-psg-5 --adjudicate anna,ben --scorer carl
-    stageguard review night.csv --profile human-psg-5 --until tst=10,rem_latency=5
     """
     between = None if adjudicate is None else _two_scorers(adjudicate)
     if between is not None and (blind or scoring is not None):
