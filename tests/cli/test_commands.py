@@ -252,7 +252,7 @@ def test_decoding_a_night_loads_no_library_but_numpy_and_click(tmp_path):
     )
     loaded = set(in_new_process("-c", code).stdout.splitlines()[-1].split())
     assert (tmp_path / "night.hypnogram.tsv").is_file()
-    assert loaded == {"stageguard", "numpy", "click"}
+    assert loaded - {"cython_runtime"} == {"stageguard", "numpy", "click"}  # of numpy.random
 
 
 @pytest.mark.skipif(os.name == "nt", reason="CPU time of children is POSIX")

@@ -35,12 +35,12 @@ from stageguard.runner.decode_one import DecodeOptions
     metavar="NIGHT",
     nargs=-1,
     type=opt.HERE,
-    help="Probabilities with --profile, or .hypnogram.tsv files; a folder of either, or a sample list.",
+    help="Probabilities with --profile, or .hypnogram.tsv files; folders, or a sample list.",
 )
 @opt.sample_list
 @option("--profile", "-p", metavar="NAME", help="Needed for probabilities; an output records its own.")
 @option("--edf", metavar="FILE|FOLDER", type=opt.HERE, help="The recordings, to see their signals.")
-@more("--montage", "FILE", "The montages. Default: montage.toml beside the review.", type=opt.HERE)
+@more("--montage", "FILE", "Montages. Default: montage.toml beside it.", type=opt.HERE)
 @option("--scoring", metavar="FILE|FOLDER", type=opt.HERE, help="An expert's scorings, to see beside them.")
 @option("--scorer", metavar="NAME", help="Who reviews. Default: the name of this account.")
 @option("--until", metavar="TARGETS", help="Review until these are right: tst=10,rem_latency=5 (minutes).")
@@ -82,7 +82,7 @@ def review(
 ) -> None:
     """Review nights in the browser: set epochs, and the night is decoded around them at once.
 
-    Every action is saved at once in NIGHT.SCORER.review.jsonl; the same command goes on from there.
+    All is saved at once in NIGHT.SCORER.review.jsonl; the same command goes on.
 
     Examples
     --------
