@@ -184,7 +184,6 @@ def head_of(night: NightUnderReview, folder: Path, scorer: str, *, is_blind: boo
         "probabilities": _sha256(night.density.probabilities),
         "source": describe_file(night.source) | {"path": relative_path(night.source, folder)},
         "options": plain(recorded_options(night, None, night.reading.strength_pins, given_quality(night))),
-        "quality_sha256": None if quality is None else _sha256(quality),
         "quality": None if quality is None else plain(np.asarray(quality)),
         "pins": {str(epoch): night.scheme.names[pin.stage] for epoch, pin in night.pins.items()},
         "profile": describe_profile(night.profile),

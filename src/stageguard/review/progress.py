@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stageguard.errors import StageGuardError
-from stageguard.review.journal import MALFORMED, JournalFile, read_journal
-from stageguard.review.night import NightUnderReview
-from stageguard.review.state import ReviewState, act, parse_action
+from stageguard.review.journal import MALFORMED, read_journal
+from stageguard.review.night import NightUnderReview, state_after
+from stageguard.review.state import ReviewState
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +52,7 @@ def journal_state(night: NightUnderReview, path: Path, *, is_blind: bool) -> Rev
     try:
         journal = read_journal(path) if path.is_file() else None
         if journal is not None and journal.head:
-            return _last_state(night, journal)
+            return state_after(night, journal)
         return night.opening_state(is_blind=is_blind)
     except (StageGuardError, OSError, *MALFORMED):  # opening the night will raise the error
         return None
-
-
-def _last_state(night: NightUnderReview, journal: JournalFile) -> ReviewState:
-    """Return the decisions of a journal; whether they agree with the night is checked when it is opened."""
-    state = night.opening_state(is_blind=bool(journal.head["blind"]))
-    profiles = [str(record["name"]) for record in journal.actions if "name" in record]
-    for record in journal.actions:
-        action = parse_action(record, night.scheme, night.n_epochs, profiles)
-        state = act(state, action, str(record["who"]), night.n_epochs, str(record["when"]))
-    return state

@@ -15,13 +15,7 @@ from stageguard.formats.companions import parse_start
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
 from stageguard.review.dispute import Dispute, Opinion
-from stageguard.review.journal import (
-    MALFORMED,
-    JournalFile,
-    check_exports,
-    check_head,
-    read_journal,
-)
+from stageguard.review.journal import MALFORMED, JournalFile, check_head, read_journal
 from stageguard.review.night import NightUnderReview, Revision, pinned_labels, replay
 from stageguard.review.opening import ReviewRequest, head_of, open_night
 from stageguard.runner.decode_one import DecodeOptions
@@ -115,7 +109,7 @@ def check_unchanged(folder: Path, place: Mapping[str, Any]) -> None:
     if not journal.head or journal.place != dict(place):
         raise file_error(
             path,
-            f"was changed since its adjudication began: it has {len(journal.hashes):,} lines and had "
+            f"was changed since its adjudication began: it has {1 + len(journal.actions):,} lines and had "
             f"{place.get('lines')!s:.12}, or other ones. {PUT_BACK}",
         )
 
@@ -129,7 +123,6 @@ def _opinion(night: NightUnderReview, path: Path) -> Opinion:
     plain = replace(night, dispute=None)
     own = {key: journal.head[key] for key in ("scorer", "blind", "profile", "pins")}
     check_head(journal, head_of(plain, path.parent, journal.scorer, is_blind=False) | own)
-    check_exports(journal)
     result = journal_result(plain, journal)
     state, n_epochs = result.at.state, night.n_epochs
     if len(state.pins) < n_epochs:

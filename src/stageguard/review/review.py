@@ -30,7 +30,7 @@ from stageguard.night.quantities import quantity_of
 from stageguard.report.summary import measures_of
 from stageguard.review.cohort import Cohort, CohortNight
 from stageguard.review.dispute import Comparison, Dispute, comparison_table
-from stageguard.review.journal import REVIEW_SUFFIX, Journal, check_exports, check_head, now
+from stageguard.review.journal import REVIEW_SUFFIX, Journal, check_head, now
 from stageguard.review.montage import FILE_NAME, Laboratory, read_montages
 from stageguard.review.night import (
     NightUnderReview,
@@ -94,8 +94,6 @@ class Review:
             found = self.journal.found
             if found.head:
                 check_head(found, head)
-            check_exports(found)
-            if found.head:
                 self.now = replay(self.night, found)
             else:
                 self.journal.begin(head)

@@ -20,7 +20,7 @@ from stageguard.measures.agreement import agreement
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
-from stageguard.review.journal import MALFORMED, REVIEW_SUFFIX, check_exports, read_journal
+from stageguard.review.journal import MALFORMED, REVIEW_SUFFIX, read_journal
 from stageguard.review.night import Revision, guard, pinned_labels
 from stageguard.review.queue import queue_of
 from stageguard.review.results import JournalResult, check_complete, journal_result, reopen
@@ -147,7 +147,6 @@ def read_reviewed(paths: Sequence[Path]) -> FinishedReviews:
     nights, experts, reviews = [], [], []
     for path in paths:
         journal = journals[path]
-        check_exports(journal)
         result = reopen(journal)
         how = _how_complete(result, path)
         nights.append(result.night)

@@ -139,8 +139,7 @@ def _serve(session: ReviewSession, port: int, notes: Sequence[str], *, opens: bo
     out.print(f"{what} of {count(len(readable), 'night')} by {session.scorer}: {server.url}", whole_line=True)
     if resumed.actions:
         out.list("Resumed", [f"{first.journal.path.name}, {count(len(resumed.actions), 'action')}"])
-    if resumed.n_dropped:
-        out.list("Dropped", [f"a last line of {resumed.n_dropped} bytes that was never completed"])
+    out.list("Log", resumed.remarks)
     out.list("Saved in", [first.journal.path])
     out.list("Note", notes)
     out.print("Ctrl-C ends it; nothing is lost.")
