@@ -56,10 +56,7 @@ def array_of(value: object, what: str, reader: str) -> npt.NDArray[Any]:
             f"sg.{reader}(path)."
         )
     if isinstance(value, Mapping) or hasattr(value, "columns") or hasattr(value, "coords"):
-        raise InputError(
-            f"{what} are a {type_name(value)}, which names its columns, expected a plain array. "
-            f"Read it by name: sg.{reader}(...)."
-        )
+        raise InputError(f"{what} are a {type_name(value)}, expected a plain array: see sg.{reader}(...).")
     if any(hasattr(each, "harden_mask") for each in (value if isinstance(value, list | tuple) else [value])):
         raise InputError(f"{what} are masked, expected a plain array, NaN where a value is missing.")
     if getattr(getattr(value, "index", None), "is_monotonic_increasing", True) is False:  # a pandas series
@@ -71,9 +68,7 @@ def array_of(value: object, what: str, reader: str) -> npt.NDArray[Any]:
     except (TypeError, RuntimeError) as error:
         raise InputError(f"{what} cannot be read as an array: {' '.join(str(error).split())}") from None
     if array.ndim == 0 and array.dtype == object:
-        raise InputError(
-            f"{what} are a {type_name(value)}, expected an array. Other tools' objects: sg.{reader}."
-        )
+        raise InputError(f"{what} are a {type_name(value)}, expected an array: see sg.{reader}.")
     return array
 
 
@@ -165,9 +160,7 @@ def stage_names(stages: Any) -> tuple[str, ...]:
     is_list = isinstance(stages, Iterable) and not isinstance(stages, str | Mapping | set | Iterator)
     names: list[object] = list(stages) if is_list and not hasattr(stages, "columns") else [None]
     if not all(isinstance(name, str) for name in names):
-        raise InputError(
-            f"stages is {shown(stages)}, expected a list of column names such as ['W', 'N', 'R']."
-        )
+        raise InputError(f"stages is {shown(stages)}, expected a list of column names such as ['W', 'R'].")
     return tuple(map(str, names))
 
 

@@ -277,6 +277,4 @@ def _read_anything(value: object, where: str) -> Any:
         return int(value)
     if isinstance(value, Real):
         return checks.number(value, where)
-    raise InputError(
-        f"{where} is {checks.shown(value)}, expected text, a number, true, false, a list or a table."
-    )
+    raise InputError(f"{where} is {checks.shown(value)}, expected text, a number, a flag, a list or a table.")

@@ -44,30 +44,14 @@ LOST = 0.999  # beta from which an epoch of one derivation gives way to the othe
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Staging(ComparedByValue):
-    """Stage probabilities of a recording, before the guard.
+    """Stage probabilities of a recording, before the guard."""
 
-    Attributes
-    ----------
-    density : Hypnodensity
-        The stager's probabilities; of several derivations or stagers, their mean.
-    profile : Profile
-        The profile to guard with.
-    trained : {"natural", "balanced"} or None
-        How the stagers were trained, if that is known of all of them and the same.
-    quality : SignalQuality or None
-        How far each epoch of the signal was trusted; None if signal quality was not judged.
-    parts : tuple of Hypnodensity
-        The probabilities of each derivation or stager, if there are several; none where its signal was lost.
-    notes : tuple of str
-        What was staged and how, as sentences for the reader.
-    """
-
-    density: Hypnodensity
-    profile: Profile
-    trained: Training | None
-    quality: SignalQuality | None = None
-    parts: tuple[Hypnodensity, ...] = ()
-    notes: tuple[str, ...] = ()
+    density: Hypnodensity  # of the stager; of several derivations or stagers, their mean
+    profile: Profile  # to guard with
+    trained: Training | None  # how the stagers were trained, if that is known of all of them and the same
+    quality: SignalQuality | None = None  # how far each epoch was trusted; None if it was not judged
+    parts: tuple[Hypnodensity, ...] = ()  # of each derivation or stager, if several; NaN where it was lost
+    notes: tuple[str, ...] = ()  # what was staged and how, as sentences for the reader
 
     @property
     def disagreement(self) -> Floats:
@@ -82,15 +66,9 @@ class Staging(ComparedByValue):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Staged(Staging):
-    """A recording, staged and guarded.
+    """A recording, staged and guarded."""
 
-    Attributes
-    ----------
-    decoding : Decoding
-        The guard's hypnogram, with what it changed.
-    """
-
-    decoding: Decoding = field(kw_only=True)
+    decoding: Decoding = field(kw_only=True)  # the guard's hypnogram, with what it changed
 
 
 def stage(
@@ -135,15 +113,8 @@ def stage(
     Staged
         The probabilities, the decoding, and the signal quality.
     """
-    staging = staging_of(
-        recording,
-        stager,
-        profile,
-        channels=channels,
-        quality=quality,
-        temperature=temperature,
-        covariates=covariates,
-    )
+    how: dict[str, Any] = {"channels": channels, "quality": quality, "temperature": temperature}
+    staging = staging_of(recording, stager, profile, **how, covariates=covariates)
     beta = None if staging.quality is None else staging.quality.beta
     decoding = decode(staging.density, staging.profile, quality=beta, cohort=cohort, trained=staging.trained)
     return Staged(*(getattr(staging, item.name) for item in fields(Staging)), decoding=decoding)
@@ -181,10 +152,8 @@ def staging_of(
     if best is not None:
         notes.append(_quality_note(best, rules))
         if best.beta.min() >= LOST:
-            raise InputError(
-                f"recording {nights[0].id!r} has no usable signal: {notes[-1]}. Look at it with `stageguard "
-                "quality`, and choose other channels with --channel."
-            )
+            found = f"recording {nights[0].id!r} has no usable signal: {notes[-1]}"
+            raise InputError(f"{found}. Choose other channels with --channel.")
     if nights[0].is_synthetic:
         notes.append("synthetic recording")
     trained = runners[0].known.trained if len({runner.known.trained for runner in runners}) == 1 else None
@@ -192,12 +161,9 @@ def staging_of(
         return Staging(parts[0], guard, trained, best, notes=tuple(notes))
     parts = [_without_lost(part, quality) for part, quality in zip(parts, qualities, strict=True)]
     staging = Staging(combine(parts), guard, trained, best, tuple(parts), tuple(notes))
-    n_disagree, n_epochs = int(np.count_nonzero(staging.disagreement)), staging.density.n_epochs
-    combined = (
-        f"{len(parts)} stagings were combined; they choose different stages in {n_disagree:,} of "
-        f"{n_epochs:,} epochs"
-    )
-    return replace(staging, notes=(*notes, combined))
+    n_disagree, n_epochs = np.count_nonzero(staging.disagreement), staging.density.n_epochs
+    differ = f"they choose different stages in {n_disagree:,} of {n_epochs:,} epochs"
+    return replace(staging, notes=(*notes, f"{len(parts)} stagings were combined; {differ}"))
 
 
 def default_rules(profile: Profile) -> QualityRules:
@@ -218,9 +184,7 @@ def load_stager(stager: Stager | Network | str | Path, device: str = "cpu") -> S
         return load_model(stager, device=pick_device(device))
     if not isinstance(stager, Stager) and not hasattr(stager, "card"):
         shown = checks.shown(stager)
-        raise InputError(
-            f"stager is {shown}, expected a name such as 'yasa', the folder of a network or an ONNX file."
-        )
+        raise InputError(f"stager is {shown}, expected a name such as 'yasa', a folder or an ONNX file.")
     return stager
 
 
@@ -238,11 +202,8 @@ def is_folder(name: str) -> bool:
 
 def fitting_profile(stagers: Sequence[Stager | Network]) -> Profile:
     """Return the profile that fits the stager with the fewest stages, to which the others are merged."""
-    fitting = [
-        as_profile(stager.known.profile if isinstance(stager, Stager) else stager.card.profile)
-        for stager in stagers
-    ]
-    return min(fitting, key=lambda profile: profile.scheme.n_stages)
+    known = (each.known.profile if isinstance(each, Stager) else each.card.profile for each in stagers)
+    return min(map(as_profile, known), key=lambda profile: profile.scheme.n_stages)
 
 
 def _stage_table(

@@ -90,10 +90,8 @@ def scale_to(unit: str, wanted: str, *, what: str = "the signal") -> tuple[float
     quantity, factor, offset, _ = UNITS[source]
     wanted_quantity, wanted_factor, wanted_offset, _ = UNITS[target]
     if quantity != wanted_quantity:
-        raise InputError(
-            f"{what} is in {unit!r} ({quantity}), expected {wanted!r} ({wanted_quantity}). "
-            "Map another channel, or correct its unit."
-        )
+        found, expected = f"{unit!r} ({quantity})", f"{wanted!r} ({wanted_quantity})"
+        raise InputError(f"{what} is in {found}, expected {expected}.")
     return factor / wanted_factor, (offset - wanted_offset) / wanted_factor
 
 

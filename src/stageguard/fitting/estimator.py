@@ -175,10 +175,7 @@ class SemiMarkovDecoder(_Estimator):
 
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
-            raise _NotFittedError(
-                "this SemiMarkovDecoder is not fitted yet, expected a call of fit first. "
-                "To decode under a profile as it is, use stageguard.decode."
-            )
+            raise _NotFittedError("this SemiMarkovDecoder is not fitted yet, expected a call of fit first.")
 
     def _decode(self, X: Nights) -> list[Labels]:
         self._check_fitted()
@@ -189,9 +186,7 @@ def _nights(X: Any) -> list[Any]:
     """Return the nights of a list."""
     is_list = isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.dtype == object)
     if not is_list or not len(X) or checks.n_dimensions(X[0]) not in (2, None):
-        raise InputError(
-            f"X is {checks.shown(X)}, expected a list of nights: arrays (n_epochs, n_stages), one per night."
-        )
+        raise InputError(f"X is {checks.shown(X)}, expected a list of arrays (n_epochs, n_stages).")
     return list(X)
 
 

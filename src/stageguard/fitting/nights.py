@@ -198,20 +198,15 @@ def _panel(given: Any, density: Hypnodensity | None, base: Profile, options: Gua
         if scoring is None:
             raise InputError("there is no scoring, expected an expert's. Leave the night out.")
         if isinstance(scoring, Hypnodensity) or checks.n_dimensions(scoring) == 2:
-            raise InputError(
-                "probabilities stand where an expert's scoring is expected: experts come first, densities "
-                "second."
-            )
+            raise InputError("probabilities stand where an expert's scoring is expected: experts come first.")
         if not isinstance(scoring, Hypnogram) and density is None:
             scoring = Hypnogram(scoring, base.scheme, options.epoch_seconds or base.epoch_seconds)
         elif not isinstance(scoring, Hypnogram) and density is not None:
             about = (base.scheme, density.epoch_seconds, density.start)
             scoring = Hypnogram(scoring, *about, offset_seconds=density.offset_seconds)
             if scoring.n_epochs != density.n_epochs:  # nothing says at which end one is missing
-                raise InputError(
-                    f"got {scoring.n_epochs} labels for {density.n_epochs} rows of probabilities, expected "
-                    "one for each. A Hypnogram says when it begins."
-                )
+                got = f"{scoring.n_epochs} labels for {density.n_epochs} rows of probabilities"
+                raise InputError(f"got {got}, expected one for each.")
         panel.append(scoring.merge(base.scheme))
     return panel
 
@@ -228,10 +223,8 @@ def _n_nights(experts: Any, densities: Any) -> int:
     if not len(experts):
         raise InputError("experts are empty, expected an expert's scoring of every night.")
     if densities is not None and len(densities) != len(experts):
-        raise InputError(
-            f"got {len(densities)} densities and scorings of {len(experts)} nights, expected an expert's "
-            "scoring of every night. Leave out the nights nobody scored."
-        )
+        found = f"{len(densities)} densities and scorings of {len(experts)} nights"
+        raise InputError(f"got {found}, expected an expert's scoring of every night.")
     return len(experts)
 
 
@@ -243,9 +236,7 @@ def _names(values: Any, n_nights: int) -> list[str]:
         is_whole = isinstance(name, float | np.floating) and float(name).is_integer()
         names.append(str(int(name) if is_whole else name).strip())
         if names[-1].casefold() in ("", "nan", "none", "<na>", "nat"):
-            raise InputError(
-                f"subjects: night {i} has none ({checks.shown(name)}), expected the name of whose it is."
-            )
+            raise InputError(f"subjects: night {i} has none ({checks.shown(name)}), expected a name.")
     return names
 
 
@@ -271,10 +262,8 @@ def _errors_name_night(number: int) -> Iterator[None]:
 def _one_epoch_length(seconds: Sequence[float]) -> float:
     for i, length in enumerate(seconds):
         if length != seconds[0]:
-            raise InputError(
-                f"epochs last {seconds[0]:g} s in night 0 and {length:g} s in night {i}, expected one "
-                "length. Fit a profile to each."
-            )
+            found = f"{seconds[0]:g} s in night 0 and {length:g} s in night {i}"
+            raise InputError(f"epochs last {found}, expected one length.")
     return seconds[0]
 
 
@@ -317,11 +306,8 @@ def _refuse_repeats(nights: Sequence[FitNight]) -> None:
         for head in heads:
             first = seen.setdefault(head.tobytes(), night.number)
             if len(head) >= SAME_NIGHT_EPOCHS and first != night.number:
-                raise InputError(
-                    f"nights {first} and {night.number} have the same probabilities or the same expert "
-                    "stages: one night given twice. Leave one out; several experts' scorings of a night go "
-                    "into one list."
-                )
+                both = f"nights {first} and {night.number}"
+                raise InputError(f"{both} have the same probabilities or expert stages. Leave one out.")
 
 
 def fragmentation(labels: Labels, period: Period, among: Mask | None = None) -> float:

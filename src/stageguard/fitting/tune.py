@@ -157,9 +157,7 @@ def tune(
     """
     base = as_profile(base)
     if not is_batch(densities):
-        raise InputError(
-            f"densities: got {checks.shown(densities)}, expected a list of {FEWEST_NIGHTS} nights or more."
-        )
+        raise InputError(f"densities: got {checks.shown(densities)}, expected {FEWEST_NIGHTS} or more.")
     check_base(base)
     options = GuardOptions(
         stages=stages, epoch_seconds=epoch_seconds, logits=logits, log=log, trained=trained
@@ -346,9 +344,7 @@ def _refuse_repeats(nights: Sequence[MeasuredNight]) -> None:
     for i, night in enumerate(nights):
         first = seen.setdefault(night.digest, i)
         if first != i and night.stager_fi > 0:
-            raise InputError(
-                f"nights {first} and {i} have the same probabilities: one night given twice. Leave one out."
-            )
+            raise InputError(f"nights {first} and {i} have the same probabilities. Leave one out.")
 
 
 def decision(tuned: Profile) -> tuple[str, ...]:

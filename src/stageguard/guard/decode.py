@@ -156,10 +156,8 @@ def for_each_night(
             results.append(verb(night))
     except StageGuardError as error:
         number = len(results) if len(nights) == len(items) else len(nights)
-        named = type(error)(f"night {number}: " + str(error))
-        if isinstance(error, PinError) and isinstance(named, PinError):  # which pins: a field, for callers
-            named.pins = error.pins
-        raise named from None
+        error.args = (f"night {number}: {error}",)
+        raise error from None
     return results
 
 
@@ -388,10 +386,7 @@ def _explain_no_path(failure: NoPathError) -> InputError:
     names = solver.profile.scheme.names
     blamed = tuple((epoch, names[stage]) for epoch, stage in pins[first : last + 1])
     listed = ", ".join(f"{epoch} ({name})" for epoch, name in blamed)
-    error = PinError(
-        f"the pins at epochs {listed} cannot all hold under "
-        "the profile's minimum bouts and forbidden transitions. Remove one of "
-        "them, or shorten min_bout_seconds."
-    )
+    rules = "the profile's minimum bouts and forbidden transitions"
+    error = PinError(f"the pins at epochs {listed} cannot all hold under {rules}. Remove one of them.")
     error.pins = blamed
     return error

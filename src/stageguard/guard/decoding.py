@@ -97,10 +97,8 @@ class Strength(ComparedByValue):
 
 def steered_by(step: str, prior_exponent: float, biases: Sequence[float] | None) -> frozenset[Steering]:
     """Return what was steered: fragmentation by the rule's step, stage totals by stage shares or biases."""
-    by: dict[Steering, bool] = {
-        "fragmentation": step in STEERING,
-        "totals": prior_exponent > 0 or len(set(biases or ())) > 1,
-    }
+    moves_totals = prior_exponent > 0 or len(set(biases or ())) > 1
+    by: dict[Steering, bool] = {"fragmentation": step in STEERING, "totals": moves_totals}
     return frozenset(what for what, acts in by.items() if acts)
 
 
@@ -194,8 +192,7 @@ class Decoding(ComparedByValue, ExportableStages):
     @property
     def changed_share(self) -> float:
         """Share of the epochs with a choice of the stager's that were changed."""
-        n_scored = int(np.count_nonzero(self.night.argmax >= 0))
-        return int(np.count_nonzero(self.changed)) / max(1, n_scored)
+        return self.n_changed / max(1, self.n_scored)
 
     @property
     def many_changes(self) -> float:
@@ -273,6 +270,8 @@ class Decoding(ComparedByValue, ExportableStages):
     def provenance(self) -> dict[str, Any]:
         """Return what is needed to reproduce this result."""
         options = self.night.options
+        given = {name: getattr(options, name) for name in ("cohort", "stager", "trained")}
+        given["epoch_seconds"] = self.night.epoch_seconds
         return {
             "profile": self.profile.name,
             "profile_sha256": self.profile.sha256,
@@ -280,11 +279,5 @@ class Decoding(ComparedByValue, ExportableStages):
             "numpy": np.__version__,
             "python": platform.python_version(),
             "core": kernels.active.NAME,
-            "options": {
-                "cohort": options.cohort,
-                "stager": options.stager,
-                "trained": options.trained,
-                "epoch_seconds": self.night.epoch_seconds,
-            }
-            | ({} if options.strength is None else {"strength": options.strength}),
+            "options": given | ({} if options.strength is None else {"strength": options.strength}),
         } | ({} if self.from_labels is None else {"from_labels": self.from_labels})

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import reduce
 from itertools import pairwise
 from typing import Any, Literal, TypedDict
 
@@ -106,9 +105,7 @@ def per_night(values: Any, n_nights: int, what: str) -> list[Any]:
     is_list = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str | bytes)
     if not is_list or len(values) != n_nights:
         got = f"{len(values)} of them" if is_list else checks.shown(values)
-        raise InputError(
-            f"{what}: got {got} for {n_nights} nights, expected a list with one entry (or None) per night."
-        )
+        raise InputError(f"{what}: got {got} for {n_nights} nights, expected one (or None) per night.")
     return list(values)
 
 
@@ -127,14 +124,16 @@ AROUND_THE_CLOCK_HOURS = 24.0  # a sleep period of this length holds several nig
 LONGEST_BRIDGE_SECONDS = 300.0  # without evidence, which neighbours decide; longer is a gap
 
 
+def _unchecked() -> Labels:
+    return np.empty(0, dtype=np.int8)  # until the night is checked
+
+
 @dataclass(slots=True)
 class Night:
     """One recording on its way through the guard: probabilities, what the caller said of it, and cuts."""
 
     profile: Profile  # by which it is decoded
     probabilities: Floats  # (n_epochs, n_stages) in the profile's order; NaN rows where there is no evidence
-    argmax: Labels  # (n_epochs,) the stager's own choice, -1 on NaN rows
-    own: Labels  # (n_epochs,) the same after the profile's calibration
     epoch_seconds: float
     options: GuardOptions = DEFAULTS
     start: datetime | None = None
@@ -150,9 +149,10 @@ class Night:
     clock: NightClock | None = None
     period: Period = (0, 0)  # what the rules measure: the sleep period, or the whole recording
     segments: tuple[int, ...] = ()  # first epochs of later segments
-    is_whole: bool = True  # every epoch has evidence and follows the one before it
     lights_off: int = 0  # the clock does not run before it
     lights_on: int | None = None  # the epoch, if it is given: the sleep period ends before it
+    argmax: Labels = field(default_factory=_unchecked)  # (n_epochs,) the stager's own choice, -1 on NaN rows
+    own: Labels = field(default_factory=_unchecked)  # (n_epochs,) the same after the profile's calibration
     stager: str | None = None  # whose format the probabilities were read in
     has_clock: bool = True  # False for some cohorts, and around the clock, where no night is known
     uncut: Night | None = None  # before it was cut at its sleep period
@@ -230,10 +230,6 @@ class Night:
         No pair is across segments.
         """
         first, stop = self.period if period is None else period
-        if self.is_whole:  # every pair counts: twice as fast
-            inside = labels[first:stop]
-            n_changes = int(np.count_nonzero(inside[1:] != inside[:-1]))
-            return n_changes / (len(inside) - 1) if len(inside) > 1 else float("nan")
         bounds = (first, *(each for each in self.segments if first < each < stop), stop)
         return fragmentation_index(labels, tuple(pairwise(bounds)))
 
@@ -248,13 +244,10 @@ class Night:
         first, stop = self.period
         if self.calibration is None:
             rows = self.probabilities[first:stop]
-            # exactly sum(axis=1); it is faster to add up columns if there are fewer than eight
-            sums = reduce(np.add, rows.T) if rows.shape[1] < 8 else rows.sum(axis=1)
-            rows = rows / sums[:, None]
+            rows = rows / rows.sum(axis=1, keepdims=True)
         else:
             rows = np.exp(self.calibrated()[first:stop])
-        has_all = not np.isnan(rows[:, 0]).any()  # then a sum is several times as fast as nanmean
-        mean: Floats = rows.sum(axis=0) / len(rows) if has_all else np.nanmean(rows, axis=0)
+        mean: Floats = np.nanmean(rows, axis=0)
         return mean
 
     def choices(self, log_weight: Sequence[float] | None = None) -> Labels:
@@ -333,12 +326,7 @@ def read_night(density: Any, profile: Profile, options: GuardOptions) -> Night:
             got = type(density).__name__
             raise InputError(f"got a {got}, expected probabilities per epoch and stage. Pass its density.")
     names = profile.scheme.names if options.stages is None else checks.stage_names(options.stages)
-    is_matrix = type(density) is np.ndarray and density.dtype == np.float64 and density.flags.c_contiguous
-    is_plain = options.logits is options.log is False
-    if is_matrix and is_plain and len(density) and density.shape[1:] == (len(names),):
-        matrix = density  # as usual
-    else:
-        matrix = _as_probabilities(density, names, options)
+    matrix = _as_probabilities(density, names, options)
     if options.stages is None:
         assumed.append(f"columns are {', '.join(names)}: the profile's order")
     else:
@@ -348,12 +336,8 @@ def read_night(density: Any, profile: Profile, options: GuardOptions) -> Night:
         assumed.append(f"epochs last {epoch_seconds:g} s: the profile's epoch length")
     else:
         epoch_seconds = checks.epoch_seconds(options.epoch_seconds)
-    base = matrix if matrix.flags.owndata else matrix.base
-    # a read-only view is no promise: whoever owns the memory may write to it, and no result may change then
-    is_frozen = type(base) is np.ndarray and base.flags.owndata and not base.flags.writeable
-    if not is_frozen or matrix.flags.writeable:
-        matrix = np.array(matrix, order="C")
-    return Night(profile, matrix, _UNKNOWN, _UNKNOWN, epoch_seconds, options, assumed=assumed)
+    matrix = checks.frozen_array(matrix, np.float64)
+    return Night(profile, matrix, epoch_seconds, options, assumed=assumed)
 
 
 def _cut_and_fill(night: Night, *, is_bad: bool) -> None:
@@ -369,25 +353,23 @@ def _cut_and_fill(night: Night, *, is_bad: bool) -> None:
     segments = check_segments(options.segments, n_epochs)
     if not is_bad and len(segments) == 1:
         return
-    missing = _missing_rows(matrix, scheme) if is_bad else np.zeros(n_epochs, dtype=bool)
+    if is_bad:
+        check_probabilities(matrix, scheme.names)
+    missing: Mask = np.isnan(matrix[:, 0])
+    if missing.all():
+        raise InputError(f"probabilities: all {n_epochs} rows are NaN, expected evidence for an epoch.")
     night.argmax = np.where(missing, np.int8(-1), night.argmax)
     missing[list(night.pins)] = False  # a pinned epoch is evidence enough
     night.spans, filled = cut(missing, segments, night.epoch_seconds)
-    night.segments, night.is_whole = segments[1:], False
+    night.segments = segments[1:]
     if filled.any() or (np.isnan(matrix[list(night.pins), 0]).any() if night.pins else False):
         night.filled = filled
-
-
-_UNKNOWN: Labels = np.empty(0, dtype=np.int8)  # until the night is checked
 
 
 def _of_density(density: Hypnodensity, profile: Profile, options: GuardOptions, assumed: list[str]) -> Night:
     is_scaled = checks.flag(options.logits, "logits") or checks.flag(options.log, "log")
     if options.stages is not None or options.epoch_seconds is not None or is_scaled:
-        raise InputError(
-            "stages, epoch_seconds, logits and log describe a bare array, but a Hypnodensity says all of it. "
-            "Leave them out."
-        )
+        raise InputError("stages, epoch_seconds, logits and log describe a bare array, got a Hypnodensity.")
     matrix = density.probabilities
     if density.scheme.names != profile.scheme.names:
         matrix = in_profile_order(matrix, density.scheme.names, profile, assumed)
@@ -397,8 +379,7 @@ def _of_density(density: Hypnodensity, profile: Profile, options: GuardOptions, 
     if known is not None and options.trained is None:
         options = replace(options, trained=known.trained)
     about = (density.start, density.source, density.offset_seconds, assumed, density.from_labels)
-    seconds, stager = density.epoch_seconds, density.stager
-    return Night(profile, matrix, _UNKNOWN, _UNKNOWN, seconds, options, *about, stager=stager)
+    return Night(profile, matrix, density.epoch_seconds, options, *about, stager=density.stager)
 
 
 def _as_probabilities(night: Any, names: Sequence[str], options: GuardOptions) -> Floats:
@@ -458,18 +439,6 @@ def _conversion(profile: Profile, epoch_seconds: float) -> str:
     ]
     shown = f"; minimum bouts: {', '.join(bouts)}" if bouts else ""
     return f"transitions for {profile.epoch_seconds:g} s epochs are rescaled to {epoch_seconds:g} s{shown}"
-
-
-def _missing_rows(matrix: Floats, scheme: StageScheme) -> Mask:
-    """Return which rows are NaN throughout; refuse a matrix that is wrong in any other way."""
-    check_probabilities(matrix, scheme.names)
-    missing: Mask = np.isnan(matrix[:, 0])
-    if missing.all():
-        raise InputError(
-            f"probabilities: all {len(matrix)} rows are NaN, expected evidence for at least one epoch. "
-            "Check which file or columns were read."
-        )
-    return missing
 
 
 def _find_period(night: Night, profile: Profile) -> None:
@@ -533,14 +502,11 @@ def check_segments(segments: Segments | None, n_epochs: int) -> tuple[int, ...]:
         return (0,)
     starts = checks.array_of(segments, "segments", "read_density")
     if starts.ndim != 1 or (starts.size and starts.dtype.kind not in "iu"):
-        raise InputError(
-            f"segments are {checks.shown(segments)}, expected a list of first epochs such as [0, 480]."
-        )
+        raise InputError(f"segments are {checks.shown(segments)}, expected first epochs such as [0, 480].")
     starts = starts.astype(np.int64)
     if starts.size and (starts[0] < 0 or starts[-1] >= n_epochs or np.any(np.diff(starts) <= 0)):
-        raise InputError(
-            f"segments are {starts.tolist()}, expected increasing first epochs from 0 to {n_epochs - 1}."
-        )
+        wanted = f"expected increasing first epochs from 0 to {n_epochs - 1}"
+        raise InputError(f"segments are {starts.tolist()}, {wanted}.")
     return tuple(sorted({0, *starts.tolist()}))
 
 
@@ -551,23 +517,15 @@ def check_quality(quality: npt.ArrayLike | None, n_epochs: int) -> Floats | None
     try:
         beta = np.asarray(checks.array_of(quality, "quality values", "signal_quality"), dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise InputError(
-            "quality holds no numbers, expected one value from 0 (clean) to 1 (lost) per epoch."
-        ) from None
+        raise InputError("quality holds no numbers, expected 0 (clean) to 1 (lost) per epoch.") from None
     if beta.shape != (n_epochs,):
         raise InputError(f"quality has shape {beta.shape}, expected one value per epoch: ({n_epochs},).")
     outside = ~((beta >= 0.0) & (beta <= 1.0))
     if outside.any():
         epoch = int(outside.argmax())
-        raise InputError(
-            f"quality is {beta[epoch]:g} at epoch {epoch}, expected 0 (clean) to 1 "
-            "(lost). Give 1 where the signal is missing."
-        )
+        raise InputError(f"quality is {beta[epoch]:g} at epoch {epoch}, expected 0 (clean) to 1 (lost).")
     if np.all(beta == 1.0):
-        raise InputError(
-            "quality is 1 (lost) at every epoch, expected evidence for at least one. "
-            "0 is clean and 1 is lost: is it the other way round?"
-        )
+        raise InputError("quality is 1 (lost) at every epoch, expected evidence for at least one.")
     return beta if beta.any() else None
 
 
@@ -575,16 +533,12 @@ def check_pins(pins: Mapping[int, str | int], scheme: StageScheme, n_epochs: int
     """Return pinned stages by epoch, in order of time."""
     checked: dict[int, int] = {}
     if not isinstance(pins, Mapping):
-        raise PinError(
-            f"pins is {checks.shown(pins)}, expected epochs and their stages, such as {{120: 'R'}}."
-        )
+        raise PinError(f"pins is {checks.shown(pins)}, expected stages by epoch, such as {{120: 'R'}}.")
     for epoch, stage in pins.items():
         if isinstance(epoch, bool) or not isinstance(epoch, int | np.integer):
             raise PinError(f"pin {epoch!r}: expected the index of an epoch, a whole number from 0.")
         if not 0 <= epoch < n_epochs:
-            raise PinError(
-                f"pin at epoch {int(epoch)} (counted from 0) is out of range, expected 0 to {n_epochs - 1}."
-            )
+            raise PinError(f"pin at epoch {int(epoch)} is out of range, expected 0 to {n_epochs - 1}.")
         checked[int(epoch)] = _stage_index(stage, scheme, int(epoch))
     return dict(sorted(checked.items()))
 

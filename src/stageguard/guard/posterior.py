@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Unpack, get_type_hints, overload
+from functools import cached_property
+from typing import Any, NamedTuple, Unpack, get_type_hints, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +43,6 @@ from stageguard.guard.solver import NO_PATH, Solver, fixed_setting, prior_nats, 
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.profile.profile import Profile
 from stageguard.profile.rules import Setting
-from stageguard.profile.stagers import Training
 
 MOST_DRAWS = 10_000_000
 N_FIXED = 32  # offsets of which a posterior is the mean
@@ -96,22 +96,7 @@ def posterior(
 
 
 def posterior(
-    density: Any,
-    profile: Profile | str,
-    *,
-    stages: Sequence[str] | None = None,
-    epoch_seconds: float | None = None,
-    quality: Any = None,
-    pins: Any = None,
-    segments: Any = None,
-    lights_off: Any = None,
-    lights_on: Any = None,
-    cohort: str | None = None,
-    stager: str | None = None,
-    trained: Training | None = None,
-    strength: float | Literal["off"] | None = None,
-    logits: bool = False,
-    log: bool = False,
+    density: Any, profile: Profile | str, **options: Unpack[OptionKeywords]
 ) -> Posterior | list[Posterior]:
     """Return the probability of each stage in each epoch, given the whole night and the profile.
 
@@ -124,9 +109,7 @@ def posterior(
 
     Parameters
     ----------
-    density, profile, stages, epoch_seconds, quality, pins, segments, lights_off, lights_on
-        As in `stageguard.decode`. A list of nights gives a list.
-    cohort, stager, trained, strength, logits, log
+    density, profile, **options
         As in `stageguard.decode`. A list of nights gives a list.
 
     Returns
@@ -146,12 +129,11 @@ def posterior(
     >>> smooth.probabilities.round(2).tolist()
     [[0.96, 0.04], [0.89, 0.11], [0.85, 0.15]]
     """
-    said = (lights_off, lights_on, cohort, stager, trained, strength, logits, log)
-    options = GuardOptions(stages, epoch_seconds, quality, pins, segments, *said)
-    used = profile_for(profile, options)
+    given = GuardOptions(**options)
+    used = profile_for(profile, given)
     if is_batch(density):
-        return for_each_night(_posterior_under, density, used, options)
-    return _posterior_under(Night.read(density, used, options))
+        return for_each_night(_posterior_under, density, used, given)
+    return _posterior_under(Night.read(density, used, given))
 
 
 @overload
@@ -177,19 +159,7 @@ def sample(
     *,
     n: int,
     seed: int | Sequence[int] = 0,
-    stages: Sequence[str] | None = None,
-    epoch_seconds: float | None = None,
-    quality: Any = None,
-    pins: Any = None,
-    segments: Any = None,
-    lights_off: Any = None,
-    lights_on: Any = None,
-    cohort: str | None = None,
-    stager: str | None = None,
-    trained: Training | None = None,
-    strength: float | Literal["off"] | None = None,
-    logits: bool = False,
-    log: bool = False,
+    **options: Unpack[OptionKeywords],
 ) -> Labels | list[Labels]:
     """Draw whole nights from the paths that a profile allows, each with its probability.
 
@@ -202,9 +172,7 @@ def sample(
 
     Parameters
     ----------
-    density, profile, stages, epoch_seconds, quality, pins, segments, lights_off, lights_on
-        As in `stageguard.decode`. A list of nights gives a list.
-    cohort, stager, trained, strength, logits, log
+    density, profile, **options
         As in `stageguard.decode`. A list of nights gives a list.
     n : int
         Number of draws.
@@ -230,14 +198,12 @@ def sample(
     (1000, 2)
     """
     n_draws = checks.whole(n, "n", low=1, high=MOST_DRAWS)
-    said = (lights_off, lights_on, cohort, stager, trained, strength, logits, log)
-    options = GuardOptions(stages, epoch_seconds, quality, pins, segments, *said)
-    used = profile_for(profile, options)
-    batch = is_batch(density)
+    given = GuardOptions(**options)
+    used, batch = profile_for(profile, given), is_batch(density)
     if batch:
-        results = for_each_night(decode_night, density, used, options)
+        results = for_each_night(decode_night, density, used, given)
     else:
-        results = [decode_night(Night.read(density, used, options))]
+        results = [decode_night(Night.read(density, used, given))]
     one_each = batch and isinstance(seed, Sequence | np.ndarray) and not isinstance(seed, str)
     seeds = per_night(seed, len(results), "seed") if one_each else [seed] * len(results)
     seeds = [checks.whole(each, "seed") for each in seeds]
@@ -273,7 +239,7 @@ def posterior_like(result: Decoding) -> Posterior:
     marginals[result.hypnogram.labels < 0] = np.nan
     # the mean of the sums themselves would be that of the one offset that lifts every stage most
     acted = float(log_sums.mean()), profile.posterior.weight, profile.prior_exponent
-    return _described(profile, night, marginals, *acted, (ERRORS_ALL_NIGHT,))
+    return _described(night, marginals, acted, (ERRORS_ALL_NIGHT,))
 
 
 def path_marginals(result: Decoding) -> Floats:
@@ -302,26 +268,19 @@ def _at_strength(
     profile: Profile, night: Night, setting: Setting, prior_exponent: float, acting: tuple[str, ...] = ()
 ) -> Posterior:
     marginals, log_sum = smooth_at(night, profile, setting)
-    acted = log_sum, setting.transition_weight, prior_exponent
-    return _described(profile, night, marginals, *acted, acting)
+    return _described(night, marginals, (log_sum, setting.transition_weight, prior_exponent), acting)
 
 
 def _described(
-    profile: Profile,
-    night: Night,
-    marginals: Floats,
-    log_sum: float,
-    transition_weight: float,
-    prior_exponent: float,
-    acting: tuple[str, ...],
+    night: Night, marginals: Floats, acted: tuple[float, float, float], acting: tuple[str, ...]
 ) -> Posterior:
-    """Return marginals with what is known about the night."""
+    """Return marginals, their log-sum and how strongly the profile acted, with what is known of the night."""
+    profile, stager = night.profile, None  # these are no longer the probabilities of any stager
     window = (EXACT_WINDOW,) if profile.flip_flop.is_greedy else ()
     assumed = (*assumptions(profile, night), *window, *acting)
     about = (profile.scheme, night.epoch_seconds, night.start, night.source, assumed)
-    stager = None  # these are no longer the probabilities of any stager
     origin = (night.offset_seconds, night.from_labels, stager)
-    return Posterior.trusted(marginals, *about, *origin, log_sum, transition_weight, prior_exponent, profile)
+    return Posterior.trusted(marginals, *about, *origin, *acted, profile)
 
 
 def smooth_at(night: Night, profile: Profile, setting: Setting) -> tuple[Floats, float]:
@@ -497,15 +456,12 @@ class States:
             self.change = np.full((n + 1, n + 1), -np.inf)  # (n_states, n_states)
             self.change[:n, :n], self.change[n, :n] = tables.change, presleep.leave
             self.minimum = np.append(tables.minimum_epochs, 1).astype(np.int32)
-        self._automaton: Automaton | None = None
 
-    @property
+    @cached_property
     def automaton(self) -> Automaton:
         """The same rules, and those that need one."""
-        if self._automaton is None:
-            profile, epoch_seconds = self.solver.profile, self.solver.epoch_seconds
-            self._automaton = compile_automaton(profile, epoch_seconds, presleep=self.presleep)
-        return self._automaton
+        profile, epoch_seconds = self.solver.profile, self.solver.epoch_seconds
+        return compile_automaton(profile, epoch_seconds, presleep=self.presleep)
 
     def bouts(self, weights: Floats) -> tuple[Floats, Floats, Ints32, bool]:
         """Return stays and changes as products, a row per transition weight, minima and how ends count."""

@@ -346,10 +346,8 @@ def _subjects_of(
             continue
         group, subject = groups[name], subjects.get(name)
         if subject is not None and group_of.setdefault(subject, group) != group:
-            raise InputError(
-                f"subject {subject!r} is in the groups {group_of[subject]!r} and {group!r}, "
-                "expected one group per subject."
-            )
+            both = f"{group_of[subject]!r} and {group!r}"
+            raise InputError(f"subject {subject!r} is in the groups {both}, expected one.")
         unit = ("night", name) if subject is None else ("subject", subject)
         by_group.setdefault(group, {}).setdefault(unit, []).append(row)
     return {group: list(rows_of.values()) for group, rows_of in by_group.items()}

@@ -231,9 +231,7 @@ def among_experts(
     nights: Sequence[Any] = night if isinstance(night, list | tuple) else [night]
     panels: Any = experts if night is nights else [experts]
     if not isinstance(panels, list | tuple) or len(panels) != len(nights) or not nights:
-        raise InputError(
-            f"experts are {checks.shown(experts)}, expected a list of scorings per night, and first."
-        )
+        raise InputError(f"experts are {checks.shown(experts)}, expected a list of scorings per night.")
     compared = []
     for number, (scored, panel) in enumerate(zip(nights, panels, strict=True)):
         try:
@@ -291,9 +289,7 @@ def _accuracy(first: Labels, second: Labels) -> float:
 def _panel(experts: Any) -> tuple[Labels, Hypnogram]:
     """Return labels (n_scorers, n_epochs) in one scheme, and the first hypnogram, which describes them."""
     if not isinstance(experts, list | tuple) or len(experts) < 2:
-        raise InputError(
-            f"got {checks.shown(experts)}, expected a list of two or more scorings of the same night."
-        )
+        raise InputError(f"got {checks.shown(experts)}, expected two or more scorings of one night.")
     scorings = [hypnogram_of(scoring) for scoring in experts]
     # whoever scored fewer stages sets what can be compared
     coarsest = min((scoring.scheme for scoring in scorings), key=lambda scheme: scheme.n_stages)

@@ -379,10 +379,8 @@ def _check_nights(nights: Sequence[GradedNight], scorers: Sequence[str]) -> None
         if sleep is not None and sleep.consensus:  # nights without sleep are alike
             other = seen.setdefault(repr([night.statistics, night.kappas]), night)
             if other.person != night.person:
-                raise InputError(
-                    f"{other.id} and {night.id} are the same in every number, expected nights of different "
-                    "people."
-                )
+                both = f"{other.id} and {night.id}"
+                raise InputError(f"{both} are the same in every number, expected nights of different people.")
 
 
 def _by_person(values: Floats, people: Ints) -> Floats:
@@ -593,10 +591,8 @@ def _panels(experts: Any, nights: Any) -> list[Panel]:
         panels.append([None if each is None else expert_of(each, what) for each in panel])
     lengths = {len(panel) for panel in panels}
     if len(lengths) > 1:
-        raise InputError(
-            f"nights have {min(lengths)} to {max(lengths)} scorings, expected the same experts in the same "
-            "order on every night, and None where one did not score."
-        )
+        found = f"nights have {min(lengths)} to {max(lengths)} scorings"
+        raise InputError(f"{found}, expected the same experts on every night, None where one did not score.")
     return panels
 
 

@@ -332,10 +332,8 @@ def _conformal(
     """Return the ends of each statistic by the errors on scored nights; none for another cohort or stager."""
     profile = night.profile
     if not (errors_of := profile.intervals.get("errors")):
-        raise InputError(
-            f"profile {profile.name!r} holds no errors on scored nights, so there is no conformal interval. "
-            "Fit one to your stager with stageguard fit, or use method='model'."
-        )
+        found = f"profile {profile.name!r} holds no errors on scored nights"
+        raise InputError(f"{found}, expected one made by stageguard fit, or method='model'.")
     # errors of one cohort covered between .37 and .997 of nights elsewhere
     if night.is_foreign:
         warn(

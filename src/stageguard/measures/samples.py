@@ -116,9 +116,7 @@ def bland_altman(measured: npt.ArrayLike, reference: npt.ArrayLike) -> BlandAltm
     """Compare two measurements (n_nights,) of the same nights; pairs with a NaN are left out."""
     first, second = (np.asarray(values, dtype=np.float64) for values in (measured, reference))
     if first.ndim != 1 or first.shape != second.shape:
-        raise InputError(
-            f"got values of the shapes {first.shape} and {second.shape}, expected one number of each night."
-        )
+        raise InputError(f"got shapes {first.shape} and {second.shape}, expected one number per night.")
     exists = np.isfinite(first) & np.isfinite(second)
     first, second = first[exists], second[exists]
     means, differences, n = (first + second) / 2, first - second, len(first)

@@ -100,10 +100,9 @@ def _first_epochs(nights: Sequence[Night]) -> tuple[list[int], list[str]]:
         shifts.append(round(apart / seconds))
         rest = abs(apart - shifts[-1] * seconds)
         if rest > max(SAME_SECONDS, TIE * seconds):
-            raise InputError(
-                f"night {number} begins {apart:g} s after night {nights.index(base) + 1}, {rest:g} s off its "
-                f"grid of {seconds:g} s, expected at most {SAME_SECONDS:g} s."
-            )
+            off = f"{rest:g} s off its grid of {seconds:g} s, expected at most {SAME_SECONDS:g} s"
+            first = nights.index(base) + 1
+            raise InputError(f"night {number} begins {apart:g} s after night {first}, {off}.")
     unknown = [str(number) for number, night in enumerate(nights, start=1) if night.start is None]
     notes = []
     if unknown and (any(shifts) or len({night.n_epochs for night in nights}) > 1):
@@ -129,21 +128,15 @@ def on_epochs_of(night: Hypnogram, expert: Hypnogram) -> Hypnogram:
     """
     own, seconds = expert.epoch_seconds, night.epoch_seconds
     if abs(own - seconds) > TIE * seconds:
-        raise InputError(
-            f"the expert's epochs last {own:.12g} s and the night's {seconds:.12g} s, expected the same."
-        )
+        raise InputError(f"the expert's epochs last {own:.12g} s, expected {seconds:.12g} s as in the night.")
     after, tolerance = _seconds_after(night, expert), min(SAME_SECONDS, seconds / 2)
     if abs(after) > tolerance:
         when = f"{abs(after):.12g} s {'after' if after > 0 else 'before'}"
-        raise InputError(
-            f"the expert's scoring begins {when} the night, expected the same start (within {tolerance:g} s)."
-        )
+        raise InputError(f"the expert's scoring begins {when} the night, expected within {tolerance:g} s.")
     if not end_together(night, expert):
         last = int(np.flatnonzero(expert.labels != UNSCORED).max(initial=-1)) + 1
-        raise InputError(
-            f"the expert scored up to epoch {last} and the night has {night.n_epochs} epochs, expected the "
-            f"same ({SPARE_EPOCHS} more at the end, or unscored ones)."
-        )
+        found = f"the expert scored up to epoch {last} and the night has {night.n_epochs} epochs"
+        raise InputError(f"{found}, expected the same ({SPARE_EPOCHS} more at the end, or unscored ones).")
     matched = expert if expert.n_epochs == night.n_epochs else part_of(expert, 0, night.n_epochs)
     start = expert.start if night.start is None else night.start
     if (matched.start, matched.offset_seconds) == (start, night.offset_seconds):

@@ -161,8 +161,6 @@ def softmax(matrix: Floats) -> Floats:
     wrong = ~np.isfinite(top[:, 0]) & ~np.isnan(matrix).all(axis=1)
     if wrong.any():
         row = int(wrong.argmax())
-        raise InputError(
-            f"logits: row {row} holds {matrix[row].tolist()}, expected finite numbers, or a whole row of NaN."
-        )
+        raise InputError(f"logits: row {row} holds {matrix[row].tolist()}, expected finite numbers, or NaN.")
     odds = np.exp(matrix - top)
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))

@@ -49,10 +49,8 @@ class Signal:
         is_list = not isinstance(self.samples, str | Mapping) and hasattr(self.samples, "__getitem__")
         shape: tuple[int, ...] = getattr(self.samples, "shape", (len(self.samples),) if is_list else ())
         if len(shape) != 1 or not shape[0]:
-            raise InputError(
-                f"samples of signal {self.name!r} are {checks.shown(self.samples)} of shape {tuple(shape)}, "
-                "expected one row of numbers."
-            )
+            found = f"{checks.shown(self.samples)} of shape {tuple(shape)}"
+            raise InputError(f"samples of signal {self.name!r} are {found}, expected one row of numbers.")
 
     @property
     def n_samples(self) -> int:
@@ -96,10 +94,8 @@ class Series:
         times = _numbers(self.times, f"times of series {self.name!r}")
         values = _numbers(self.values, f"values of series {self.name!r}")
         if times.ndim != 1 or values.ndim not in (1, 2) or len(values) != len(times) or not len(times):
-            raise InputError(
-                f"series {self.name!r} has times of shape {times.shape} and values of shape {values.shape}, "
-                "expected one row of values per time."
-            )
+            shapes = f"times of shape {times.shape} and values of shape {values.shape}"
+            raise InputError(f"series {self.name!r} has {shapes}, expected one row of values per time.")
         if not np.isfinite(times).all() or (np.diff(times) < 0).any():
             raise InputError(f"series {self.name!r} has times that decrease or are not finite.")
         object.__setattr__(self, "times", checks.frozen_array(times, np.float64))
@@ -217,9 +213,8 @@ class EpochGrid:
         seconds = max(map(end_seconds, recording.signals.values()), default=0.0)
         n_epochs = int((seconds + SLACK_SECONDS) // length)
         if n_epochs < 1:
-            raise InputError(
-                f"recording {recording.id!r} lasts {seconds:g} s, expected at least an epoch of {length:g} s."
-            )
+            least = f"expected at least an epoch of {length:g} s"
+            raise InputError(f"recording {recording.id!r} lasts {seconds:g} s, {least}.")
         return cls(n_epochs, length, recording.start)
 
     @property
@@ -240,7 +235,5 @@ def scored_epoch_seconds(recording: Recording) -> float | None:
     lengths = {night.epoch_seconds for night in recording.scorings.values()}
     if len(lengths) > 1:
         listed = ", ".join(f"{length:g}" for length in sorted(lengths))
-        raise InputError(
-            f"the scorings of recording {recording.id!r} have epochs of {listed} s, expected epoch_seconds."
-        )
+        raise InputError(f"recording {recording.id!r} has epochs of {listed} s, expected epoch_seconds.")
     return next(iter(lengths), None)

@@ -124,10 +124,8 @@ class StageScheme:
             found = next((c for n in self._broader(name) if (c := coarser._counterpart(n))), None)
             labels.append(-1 if found is None else coarser.names.index(found))
         if set(labels) != set(range(coarser.n_stages)):
-            raise InputError(
-                f"cannot merge scheme {self.name!r} into {coarser.name!r}: the stages {_listed(self.names)} "
-                f"are not the parts of {_listed(coarser.names)}."
-            )
+            parts = f"the stages {_listed(self.names)} are not the parts of {_listed(coarser.names)}"
+            raise InputError(f"cannot merge scheme {self.name!r} into {coarser.name!r}: {parts}.")
         return np.array(labels, dtype=np.intp)
 
     def _alias(self, text: str) -> str | None:

@@ -32,9 +32,7 @@ def require_night(night: object) -> None:
 def seconds_between(start: datetime, end: datetime, what: str = "another start") -> float:
     """Return seconds from one moment to another, also across a change of clocks; `what` is for messages."""
     if (start.tzinfo is None) != (end.tzinfo is None):
-        raise InputError(
-            f"{what} is {end} and the start {start}, expected both with a time zone or both without."
-        )
+        raise InputError(f"{what} is {end} and the start {start}, expected both with a time zone or neither.")
     if start.tzinfo is not None:
         start, end = start.astimezone(UTC), end.astimezone(UTC)
     return (end - start).total_seconds()
@@ -76,10 +74,8 @@ def lights_window(night: Night, lights_off: Moment | None, lights_on: Moment | N
     first = 0 if lights_off is None else _epoch_at(night, lights_off, "lights_off", 0)
     stop = night.n_epochs if lights_on is None else _epoch_at(night, lights_on, "lights_on", first)
     if not first < stop:
-        raise InputError(
-            f"lights are off from epoch {first + 1} and on from epoch {stop + 1} of {night.n_epochs}, "
-            "expected at least one epoch between them."
-        )
+        found = f"lights are off from epoch {first + 1} and on from epoch {stop + 1} of {night.n_epochs}"
+        raise InputError(f"{found}, expected at least one epoch between them.")
     return first, stop
 
 

@@ -160,9 +160,7 @@ def read_folder(folder: Path, scheme: StageScheme) -> list[Features]:
     """Read every feature table of a folder, in order of name; all must have the same features."""
     files = feature_files(Path(folder)) if Path(folder).is_dir() else []
     if not files:
-        raise InputError(
-            f"{folder} holds no feature table, expected a folder with files named {', '.join(SUFFIXES)}."
-        )
+        raise InputError(f"{folder} holds no feature table, expected files named {', '.join(SUFFIXES)}.")
     tables = [read_features(path, scheme) for path in files]
     check_together(tables)
     return tables
@@ -181,10 +179,8 @@ def table_of(
     nights = list(recording.scorings.values())
     for night in nights:
         if abs(night.epoch_seconds - (table.epoch_seconds or 0.0)) > 1e-6:
-            raise InputError(
-                f"{recording.id}: is scored in epochs of {night.epoch_seconds:g} s and features have "
-                f"{table.epoch_seconds:g} s. Set epoch_seconds to {night.epoch_seconds:g}."
-            )
+            lengths = f"{night.epoch_seconds:g} s and features have {table.epoch_seconds:g} s"
+            raise InputError(f"{recording.id}: is scored in epochs of {lengths}, expected the same.")
     try:
         scored = (nights[0] if len(nights) == 1 else consensus(nights)).merge(scheme)
     except InputError as error:
@@ -236,10 +232,7 @@ def check_together(tables: Sequence[Features]) -> None:
     for table in tables:
         where = table.recording
         if table.subject is None:
-            raise InputError(
-                f"{where}: has no subject, expected a column 'subject': nights of one person must stay on "
-                "one side of a split."
-            )
+            raise InputError(f"{where}: has no subject, expected a column 'subject'.")
         if table.labels is None or (table.labels < 0).all():
             raise InputError(f"{where}: has no scored epoch, expected a column 'stage' with stages.")
         for what, own, others in (
@@ -249,9 +242,7 @@ def check_together(tables: Sequence[Features]) -> None:
             ("recipe", table.recipe, first.recipe),
         ):
             if own != others:
-                raise InputError(
-                    f"{where}: its {what} differ from those of {first.recording}. Compute all tables alike."
-                )
+                raise InputError(f"{where}: its {what} differ from those of {first.recording}.")
     epoch_length(tables)
 
 
@@ -260,10 +251,8 @@ def epoch_length(tables: Sequence[Features], asked: float | None = None) -> floa
     seconds = asked
     for table in tables:
         if None not in (table.epoch_seconds, seconds) and table.epoch_seconds != seconds:
-            raise InputError(
-                f"{table.recording}: has epochs of {table.epoch_seconds:g} s, expected {seconds:g} s as in "
-                "the options or the other tables."
-            )
+            found = f"{table.recording}: has epochs of {table.epoch_seconds:g} s"
+            raise InputError(f"{found}, expected {seconds:g} s as in the options or the other tables.")
         seconds = seconds or table.epoch_seconds
     return seconds
 
@@ -289,10 +278,7 @@ def split_subjects(
     """Split recordings into training and validation; all recordings of a subject are on one side."""
     subjects = sorted({str(table.subject) for table in tables})
     if len(subjects) < 2:
-        raise InputError(
-            f"there is one subject ({', '.join(subjects)}), expected at least 2: one validates what the "
-            "others train."
-        )
+        raise InputError(f"there is one subject ({', '.join(subjects)}), expected at least 2: one validates.")
     n_validating = min(max(1, round(share * len(subjects))), len(subjects) - 1)
     validating = np.random.default_rng(seed).permutation(subjects)[:n_validating].tolist()
     return take_subjects(tables, validating, "validation")

@@ -113,10 +113,8 @@ class StageGuardLoss(nn.Module):
         weights = None if class_weights is None else torch.as_tensor(class_weights, dtype=torch.float64)
         n_stages = self.profile.scheme.n_stages
         if weights is not None and (weights.shape != (n_stages,) or not (weights > 0).all()):
-            raise InputError(
-                f"class_weights are {checks.shown(class_weights)}, expected {n_stages} numbers above 0, one "
-                f"for each of {', '.join(self.profile.scheme.names)}."
-            )
+            wanted = f"{n_stages} numbers above 0, for {', '.join(self.profile.scheme.names)}"
+            raise InputError(f"class_weights are {checks.shown(class_weights)}, expected {wanted}.")
         self.register_buffer("class_weights", weights, persistent=False)
         with warnings.catch_warnings():
             if self.weight == 0.0:
@@ -170,10 +168,8 @@ def check_shapes(logits: Any, scheme: StageScheme, **per_epoch: Any) -> None:
     shape = tuple(logits.shape) if isinstance(logits, Tensor) and logits.is_floating_point() else None
     if shape is None or len(shape) != 3 or shape[2] != scheme.n_stages or 0 in shape:
         got = type(logits).__name__ if shape is None else f"shape {shape}"
-        raise InputError(
-            f"logits: got {got}, expected a floating point tensor (batch, epochs, {scheme.n_stages}): the "
-            f"profile's stages are {', '.join(scheme.names)}."
-        )
+        wanted = f"(batch, epochs, {scheme.n_stages}) for {', '.join(scheme.names)}"
+        raise InputError(f"logits: got {got}, expected a floating point tensor {wanted}.")
     for name, values in per_epoch.items():
         if values is None:
             continue

@@ -101,10 +101,8 @@ class ModelCard:
     def feature_recipe(self, recording: str) -> Recipe:
         """Return the recipe of the network's features; the error for a missing recipe names the recording."""
         if self.features.recipe_document is None:
-            raise InputError(
-                f"{recording}: is a recording, expected a table of features: this network holds no recipe "
-                f"for its features, {self.features.recipe!r}."
-            )
+            found = f"{recording}: is a recording, and this network holds no recipe for its features"
+            raise InputError(f"{found}, {self.features.recipe!r}, expected a table of features.")
         return Recipe.from_dict(self.features.recipe_document)
 
     def accept(self, table: Features) -> Features:

@@ -82,10 +82,8 @@ class OnnxMetadata:
         scheme = profile.scheme
         labels = [scheme.index(stage) for stage in self.stages]
         if sorted(labels) != list(range(scheme.n_stages)):
-            raise InputError(
-                f"stages are {', '.join(self.stages)}, expected those of profile {profile.name!r}: "
-                f"{', '.join(scheme.names)}."
-            )
+            wanted = f"those of profile {profile.name!r}: {', '.join(scheme.names)}"
+            raise InputError(f"stages are {', '.join(self.stages)}, expected {wanted}.")
         card = ModelCard(
             backbone=self.name,
             network={},
@@ -121,11 +119,8 @@ class OnnxModel(CardedNetwork):
         if self.output == "probabilities":
             check_probabilities(rows, self.card.scheme.names)
         elif are_probabilities(rows):
-            raise InputError(
-                "every row of the network's output is from 0 to 1 and sums to 1: these are probabilities, "
-                f"but its metadata property {METADATA!r} says that its output is logits. Say 'probabilities' "
-                "there."
-            )
+            found = "the network's output is probabilities: every row is from 0 to 1 and sums to 1"
+            raise InputError(f"{found}, but its metadata property {METADATA!r} says logits.")
         else:
             odds = np.exp(rows - rows.max(axis=1, keepdims=True))
             rows = odds / odds.sum(axis=1, keepdims=True)
@@ -145,10 +140,8 @@ class OnnxModel(CardedNetwork):
         names, (n_windows, n_epochs) = self.card.scheme.names, windows.shape[:2]
         shape = np.shape(output)
         if shape[-1:] != (len(names),) or np.size(output) != n_windows * n_epochs * len(names):
-            raise InputError(
-                f"the network returned shape {shape} for {n_windows} windows of {n_epochs} epochs, expected "
-                f"({n_windows}, {n_epochs}, {len(names)}): the stages last."
-            )
+            wanted = f"({n_windows}, {n_epochs}, {len(names)}) for {n_windows} windows of {n_epochs} epochs"
+            raise InputError(f"the network returned shape {shape}, expected {wanted}: the stages last.")
         rows = np.asarray(output, dtype=np.float64).reshape(-1, len(names))[
             :, self.order or range(len(names))
         ]
@@ -280,9 +273,7 @@ def export_onnx(model: TrainedModel, path: str | os.PathLike[str], *, overwrite:
             expected = network(features).double().softmax(-1).numpy()
         difference = float(np.abs(exported.run(features.numpy()) - expected).max())
         if not difference <= MOST_DIFFERENT:  # tracing may have fixed what varies
-            raise InputError(
-                f"the exported {card.backbone!r} differs from the network by {difference:.2g} on random "
-                f"features, expected at most {MOST_DIFFERENT:g}."
-            )
+            found = f"the exported {card.backbone!r} differs from the network by {difference:.2g}"
+            raise InputError(f"{found} on random features, expected at most {MOST_DIFFERENT:g}.")
     write_together({target: data}, overwrite=overwrite, make_folders=True)
     return target

@@ -202,10 +202,8 @@ class _Run:
             if other := [key for key in own if stored[key] != own[key]]:
                 if overwrite:
                     return
-                raise InputError(
-                    f"{folder} holds an unfinished run with other {other[0]}. Use overwrite=True to begin "
-                    "anew."
-                )
+                found = f"{folder} holds an unfinished run with other {other[0]}"
+                raise InputError(f"{found}. Use overwrite=True to begin anew.")
             self.model.network.load_state_dict(state["network"])
             self.optimizer.load_state_dict(state["optimizer"])
             for name in _CHANGING:
@@ -213,9 +211,8 @@ class _Run:
         except InputError:
             raise
         except Exception as error:  # of torch or pickle, for a file that is no state
-            raise FileFormatError(
-                f"{path}: is no state of a training run ({fault_text(error)}). Delete it to begin anew."
-            ) from None
+            reason = f"is no state of a training run ({fault_text(error)})"
+            raise FileFormatError(f"{path}: {reason}. Delete it to begin anew.") from None
 
 
 def _copied(network: nn.Module) -> dict[str, Tensor]:
@@ -260,10 +257,8 @@ def _set_up(tables: Sequence[Features], options: TrainingOptions, device: torch.
     stretches = normalisation.stretches(training)
     longest = max(len(stretch.labels) for stretch in stretches)
     if longest < length:
-        raise InputError(
-            f"the longest unbroken stretch has {longest} epochs, expected at least the {length} of a "
-            "training sequence (sequence_epochs, or the network's training_length)."
-        )
+        wanted = f"expected at least the {length} of a training sequence"
+        raise InputError(f"the longest unbroken stretch has {longest} epochs, {wanted}.")
     weights = counts.sum() / (len(counts) * counts) if options.balanced else np.ones(len(counts))
     stage_weights = weights.astype(np.float32)
     balance = stage_weights.tolist() if options.balanced else None
@@ -346,10 +341,8 @@ def _step(run: _Run, step: int, windows: list[tuple[int, int]], rate: float) -> 
     parts = {"loss": total, "cross_entropy": cross_entropy, "penalty": penalty}
     numbers = {name: float(value.detach()) for name, value in parts.items()}
     if not (isfinite(numbers["loss"]) and isfinite(float(norm))):
-        raise InputError(
-            f"the loss became {numbers['loss']} in step {step}. Lower learning_rate (now "
-            f"{options.learning_rate:g}), or look for extreme features."
-        )
+        found = f"the loss became {numbers['loss']} in step {step}"
+        raise InputError(f"{found}. Lower learning_rate (now {options.learning_rate:g}).")
     run.optimizer.step()
     return numbers
 

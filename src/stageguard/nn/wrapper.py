@@ -85,9 +85,7 @@ class Guarded(nn.Module):
         Other `inputs`, such as a padding mask, go to the network by name.
         """
         if x.ndim < 2 or 0 in x.shape:
-            raise InputError(
-                f"the input has shape {tuple(x.shape)}, expected (batch, ...) and an epoch or more."
-            )
+            raise InputError(f"the input has shape {tuple(x.shape)}, expected (batch, ...) and an epoch.")
         rows = self._arrange(self.model(x.flatten(0, 1) if self.per_epoch else x, **inputs), x)
         if not self._knows_outputs and not torch.compiler.is_compiling():
             self._check_outputs(rows.detach())
@@ -144,10 +142,8 @@ class Guarded(nn.Module):
             rows = stage_windows(array, length, partial(run_network, self))
             if np.isnan(rows).any():
                 epoch = int(np.isnan(rows).any(axis=1).argmax())
-                raise InputError(
-                    f"the network gave NaN at epoch {epoch} of recording {len(nights)}, expected numbers for "
-                    f"{', '.join(self.profile.scheme.names)}."
-                )
+                found = f"the network gave NaN at epoch {epoch} of recording {len(nights)}"
+                raise InputError(f"{found}, expected numbers for {', '.join(self.profile.scheme.names)}.")
             nights.append(rows)
         return nights
 

@@ -27,9 +27,7 @@ def density_of_labels(night: Hypnogram, profile: Profile) -> Hypnodensity:
         raise InputError(f"profile {profile.name!r} takes no labels without probabilities: {why}")
     merged = night.merge(profile.scheme)
     if (merged.labels < 0).all():
-        raise InputError(
-            f"labels: all {merged.n_epochs:,} epochs are unscored, expected a stage for one or more."
-        )
+        raise InputError(f"labels: all {merged.n_epochs:,} epochs are unscored, expected one stage or more.")
     unknown = (np.nan,) * profile.scheme.n_stages  # the label of unscored epochs, -1, finds the last row
     rows = np.array((*shares, unknown))[merged.labels]
     return Hypnodensity(

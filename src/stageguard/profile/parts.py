@@ -133,9 +133,8 @@ class Clock:
         """Check that the curves are of one length."""
         lengths = {len(curve) for curve in self.curves.values()}
         if len(lengths) != 1:
-            raise InputError(
-                f"curves have {' and '.join(map(str, sorted(lengths)))} values, expected one length."
-            )
+            found = " and ".join(map(str, sorted(lengths)))
+            raise InputError(f"curves have {found} values, expected one length.")
 
     @property
     def horizon_minutes(self) -> float:

@@ -381,10 +381,8 @@ class Profile(ShownInNotebooks):
         if self.strength is None:
             return self
         if self.streaming is None:
-            raise ProfileError(
-                f"profile {self.name!r} has no key 'streaming', the transition weight of recordings in "
-                f"progress, and its rule {self.strength.rule!r} needs the whole night."
-            )
+            found = f"profile {self.name!r} has no key 'streaming'"
+            raise ProfileError(f"{found}, and its rule {self.strength.rule!r} needs the whole night.")
         weight = self.streaming.weight_for(self.strength.flickers if flickers is None else flickers)
         changes: dict[str, object] = {"transition_weight": weight}
         if self.base is not None and self.base.streaming is not None:
@@ -458,10 +456,8 @@ def fitting_profile(scheme: StageScheme, epoch_seconds: float) -> Profile:
     if len(names) == 1:
         return Profile.load(names[0])
     found = f"{len(names)} fit" if names else "none fits"
-    raise ProfileError(
-        f"no profile is given, and {found} stages {' '.join(scheme.names)} of {epoch_seconds:g} s, expected "
-        f"one of {', '.join(names or profiles())}."
-    )
+    night, listed = f"stages {' '.join(scheme.names)} of {epoch_seconds:g} s", ", ".join(names or profiles())
+    raise ProfileError(f"no profile is given, and {found} {night}, expected one of {listed}.")
 
 
 @cache
@@ -506,13 +502,9 @@ def _check_together(profile: Profile) -> None:
     if profile.prior_exponent and profile.prior is None:
         raise InputError("prior_exponent is given, but prior, the share of each stage, is not.")
     if profile.prior_exponent and strength is not None and strength.lifts:
-        raise InputError(
-            f"prior_exponent and strength.rule = {strength.rule!r} exclude each other: the rule sets it."
-        )
+        raise InputError(f"prior_exponent and strength.rule = {strength.rule!r} exclude each other.")
     if profile.clock is not None and profile.species != "human":
-        raise InputError(
-            f"clock and species = {profile.species!r} exclude each other: animals sleep around the clock."
-        )
+        raise InputError(f"clock and species = {profile.species!r} exclude each other.")
     for key in ("clock", "posterior"):
         if getattr(profile, key) is not None and scheme.wake is None:
             raise InputError(f"{key} needs sleep onset, expected a stage that is wake. Name it: wake.")

@@ -77,10 +77,8 @@ def find_acceleration(recording: Recording) -> Acceleration | None:
         rate_hz, unit, end = signals[0].rate_hz, signals[0].unit, signals[0].seconds
         times = np.arange(len(values)) / rate_hz
     else:
-        raise InputError(
-            f"{what} is not complete: expected a series 'acceleration' of three columns, or signals "
-            "acceleration_x, acceleration_y, acceleration_z of one rate, length and unit."
-        )
+        wanted = "a series 'acceleration' of three columns, or signals acceleration_x, _y and _z"
+        raise InputError(f"{what} is not complete: expected {wanted} of one rate, length and unit.")
     if rate_hz < 0.99 * LEAST_RATE_HZ:  # 0.99 because time stamps are rounded
         raise InputError(f"{what} has {rate_hz:.3g} samples per second, expected at least {LEAST_RATE_HZ:g}.")
     values = to_unit(values, unit or "g", "g", what="acceleration")

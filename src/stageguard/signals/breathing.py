@@ -40,9 +40,7 @@ class Breathing:
         """Check that a belt at the lowest rate can hold the band."""
         if not 0 < self.band[0] < self.band[1] <= LEAST_RATE_HZ / 2.5:
             most = LEAST_RATE_HZ / 2.5
-            raise InputError(
-                f"band is {list(self.band)}, expected frequencies above 0 and up to {most:g} Hz."
-            )
+            raise InputError(f"band is {list(self.band)}, expected frequencies above 0, up to {most:g} Hz.")
 
 
 @dataclass(frozen=True, slots=True)

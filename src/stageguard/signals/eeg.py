@@ -30,10 +30,8 @@ def _run_of_bins(value: tuple[float, float, float], where: str) -> tuple[float, 
     low, high, width = value
     n_bins = (high - low) / width if width > 0 else 0.0
     if low < 0 or not 1 - 1e-6 <= n_bins <= MOST_BINS or abs(n_bins - round(n_bins)) > 1e-6:
-        raise InputError(
-            f"{where} is {checks.shown(list(value))}, expected [lower, upper, width] in Hz, of 1 to "
-            f"{MOST_BINS:,} whole widths."
-        )
+        wanted = f"expected [lower, upper, width] in Hz, of 1 to {MOST_BINS:,} whole widths"
+        raise InputError(f"{where} is {checks.shown(list(value))}, {wanted}.")
     return value
 
 
@@ -124,9 +122,7 @@ def _join(recording: Recording, parts: Sequence[tuple[str, Floats32]]) -> Floats
     """Return the features of all channels side by side; an epoch that lacks one channel is NaN."""
     for role, part in parts:
         if np.isnan(part).any(axis=(1, 2)).all():
-            raise InputError(
-                f"channel {role!r} of recording {recording.id!r} is flat or missing in every epoch."
-            )
+            raise InputError(f"channel {role!r} of recording {recording.id!r} is flat or missing throughout.")
     values = np.concatenate([part for _, part in parts], axis=2)
     values[np.isnan(values).any(axis=(1, 2))] = np.nan
     if np.isnan(values[:, 0, 0]).all():
@@ -140,9 +136,7 @@ def _samples(recording: Recording, role: str, epochs: EpochGrid, wanted: Samples
     length, rate = epochs.epoch_seconds, signal.rate_hz
     n_samples = round(wanted.rate_hz * length)
     if abs(n_samples - wanted.rate_hz * length) > 1e-6:
-        raise InputError(
-            f"an epoch of {length:g} s holds no whole number of samples at {wanted.rate_hz:g} Hz."
-        )
+        raise InputError(f"an epoch of {length:g} s has no whole number of samples at {wanted.rate_hz:g} Hz.")
     if rate < wanted.rate_hz / 2:
         where = f"channel {role!r} ({signal.name})"
         raise InputError(f"{where} is sampled at {rate:g} Hz, too slowly for {wanted.rate_hz:g} Hz.")

@@ -82,10 +82,8 @@ def _given_beats(recording: Recording) -> Beats:
         intervals[0] = np.nan  # measured from the recording's start, which is no beat
     usual = float(np.nanmedian(intervals)) if np.isfinite(intervals).any() else 0.0
     if not PLAUSIBLE_SECONDS[0] <= usual <= PLAUSIBLE_SECONDS[1]:
-        raise InputError(
-            f"channel 'beats' of recording {recording.id!r} has an interval of {usual:.3g} s in the median, "
-            "expected 0.3 to 2 s. Check its unit."
-        )
+        found = f"has an interval of {usual:.3g} s in the median, expected 0.3 to 2 s"
+        raise InputError(f"channel 'beats' of recording {recording.id!r} {found}.")
     return Beats(times, intervals)
 
 
@@ -174,10 +172,8 @@ class Heart:
         """Check that the bands are below half of the rate."""
         for name, (_, high) in self.bands.items():
             if high > self.resample_hz / 2:
-                raise InputError(
-                    f"bands.{name} reaches {high:g} Hz, expected at most half of resample_hz, "
-                    f"{self.resample_hz / 2:g} Hz."
-                )
+                most = f"half of resample_hz, {self.resample_hz / 2:g} Hz"
+                raise InputError(f"bands.{name} reaches {high:g} Hz, expected at most {most}.")
 
 
 class Normal(NamedTuple):

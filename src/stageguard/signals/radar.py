@@ -164,10 +164,8 @@ def extract(recording: Recording, epochs: EpochGrid, recipe: RadarRecipe) -> Ext
     """Return features (n_epochs, 1, n_features) and their names; NaN in epochs mostly without an echo."""
     phase = radar_phase(recording, recipe.rate_hz)
     if phase.rate_hz < 2 * recipe.heart_band[1]:
-        raise InputError(
-            f"the phase of recording {recording.id!r} has {phase.rate_hz:g} Hz, too slow for a heart_band to "
-            f"{recipe.heart_band[1]:g} Hz."
-        )
+        found = f"the phase of recording {recording.id!r} has {phase.rate_hz:g} Hz"
+        raise InputError(f"{found}, too slow for a heart_band to {recipe.heart_band[1]:g} Hz.")
     moving, rms = find_movement(phase, recipe.movement_times)
     still = ~np.repeat(moving, round(phase.rate_hz))
     still = np.pad(still, (0, len(phase.values) - len(still)), constant_values=True)
@@ -252,9 +250,8 @@ def _rhythms(
     whole = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
     known = np.flatnonzero(np.isfinite(whole[0]))
     if not len(known):
-        raise InputError(
-            f"the radar of recording {name!r} is never still for {recipe.window_seconds / 2:g} s."
-        )
+        still = recipe.window_seconds / 2
+        raise InputError(f"the radar of recording {name!r} is never still for {still:g} s.")
     everywhere = np.arange(epochs.n_epochs)
     return Rhythm(*(np.interp(everywhere, known, column[known]) for column in whole))
 

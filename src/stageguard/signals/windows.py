@@ -253,15 +253,12 @@ def bin_matrix(lines: Floats, edges: Sequence[tuple[float, float]], what: str) -
     matrix = np.zeros((len(lines), len(edges)), dtype=np.float32)
     for column, (low, high) in enumerate(edges):
         if high > lines[-1] + spacing:
-            raise InputError(
-                f"{what} is sampled at {2 * lines[-1]:g} Hz, too slowly for {low:g} to {high:g} Hz."
-            )
+            rate = 2 * lines[-1]
+            raise InputError(f"{what} is sampled at {rate:g} Hz, too slowly for {low:g} to {high:g} Hz.")
         inside = (lines >= low - 1e-6 * spacing) & (lines < high - 1e-6 * spacing) & (lines > 0)
         if not inside.any():
-            raise InputError(
-                f"no spectral line of {what} falls into {low:g} to {high:g} Hz: a window of {1 / spacing:g} "
-                f"s tells {spacing:g} Hz apart."
-            )
+            resolved = f"a window of {1 / spacing:g} s tells {spacing:g} Hz apart"
+            raise InputError(f"no spectral line of {what} falls into {low:g} to {high:g} Hz: {resolved}.")
         matrix[inside, column] = 1.0 / inside.sum()
     return matrix
 

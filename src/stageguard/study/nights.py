@@ -197,9 +197,8 @@ def make_folds(subjects: Sequence[str], split: Split, seed: int) -> tuple[Fold, 
     else:
         tested = [(name,) for name in names[: split.folds]]
     if len(names) < 2 + len(tested[0]):
-        raise InputError(
-            f"a fold leaves {len(names) - len(tested[0])} subjects to train on, expected 2 or more."
-        )
+        n_left = len(names) - len(tested[0])
+        raise InputError(f"a fold leaves {n_left} subjects to train on, expected 2 or more.")
     return tuple(Fold(k, tuple(n for n in names if n not in part), part) for k, part in enumerate(tested))
 
 
@@ -221,10 +220,8 @@ def check_leaks(
     by_content = {night.table.values.tobytes(): night.recording for night in training}
     for night in test:
         if (same := by_content.get(night.table.values.tobytes())) is not None:
-            raise LeakError(
-                f"fold {fold.number}: test recording {night.recording!r} is training recording {same!r} "
-                "under another name. Remove one of them, or give them one subject."
-            )
+            both = f"test recording {night.recording!r} is training recording {same!r}"
+            raise LeakError(f"fold {fold.number}: {both} under another name.")
     for what, subjects in learned.items():
         if crossing := sorted(set(subjects) - set(fold.training)):
             who = f"{crossing[0]!r}, who is not a training subject"
@@ -276,9 +273,7 @@ def _public_file(source: CohortSource, file: str) -> Path:
     """Return the file of a public cohort, in the configuration's folder or in STAGEGUARD_DATA."""
     path = Path(source.folder or os.environ.get("STAGEGUARD_DATA", "."), file)
     if not path.is_file():
-        raise MissingFileError(
-            f"{path}: no such file. Set STAGEGUARD_DATA to the folder with {file}, or name it in the study."
-        )
+        raise MissingFileError(f"{path}: no such file. Set STAGEGUARD_DATA to the folder with {file}.")
     return path
 
 

@@ -76,9 +76,7 @@ def run_fold(task: FoldTask) -> Records:
     try:
         cohort = _read_nights(path, path.stat().st_mtime)
     except FileNotFoundError:
-        raise MissingFileError(
-            f"{path}: is not to be seen from this worker. Write the study to a folder that all share."
-        ) from None
+        raise MissingFileError(f"{path}: is not seen from this worker, expected a shared folder.") from None
     config, job = study_of(task.study), task.job
     identity = prediction_identity(config, cohort.fingerprint, job)
     stored: Prediction | None = store.read_prediction(task.folder, job)
@@ -298,9 +296,7 @@ def _locked_folder(folder: Path) -> Iterator[None]:
             finally:
                 lock.unlink(missing_ok=True)
     except BlockingIOError:
-        raise OutputError(
-            f"cannot write to {folder}: another run is writing there. Wait for it, or choose another folder."
-        ) from None
+        raise OutputError(f"cannot write to {folder}: another run is writing there.") from None
     finally:
         with suppress(OSError):  # not empty: it has results
             folder.rmdir()

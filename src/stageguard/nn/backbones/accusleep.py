@@ -26,9 +26,7 @@ class AccuSleep(Backbone):
         super().__init__(**sizes)
         self.window_epochs = checks.count(window_epochs, "window_epochs")
         if self.window_epochs % 2 == 0:
-            raise InputError(
-                f"window_epochs is {window_epochs}, expected an odd number: the middle one is scored."
-            )
+            raise InputError(f"window_epochs is {window_epochs}, expected an odd number.")
         spectrum = checks.flag(spectrum, "spectrum")
         n_frames, n_features = self.n_frames, self.n_features
         self.spectrogram: Spectrogram | None = None

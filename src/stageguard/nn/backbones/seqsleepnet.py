@@ -87,10 +87,8 @@ class _Filterbank(nn.Module):
         n_channels = checks.count(n_channels, "n_channels")
         n_bins, left_over = divmod(n_features, n_channels)
         if left_over or n_bins < 3:
-            raise InputError(
-                f"{n_features} features cannot be the spectra of {n_channels} channels, expected 3 bins or "
-                "more for each. Set n_channels, or leave spectrum out for features of another kind."
-            )
+            found = f"{n_features} features cannot be the spectra of {n_channels} channels"
+            raise InputError(f"{found}, expected 3 bins or more for each.")
         n_filters = min(n_filters, n_bins - 2)  # narrower triangles would miss every bin
         self.n_channels, self.n_outputs = n_channels, n_channels * n_filters
         self.weight = nn.Parameter(torch.randn(n_channels, n_bins, n_filters))

@@ -47,15 +47,10 @@ class Backbone(nn.Module):
         """Return logits (batch, epochs, stages) for features (batch, epochs, frames, features)."""
         shape, most = tuple(x.shape), self.training_length
         if len(shape) != 4 or shape[2:] != (self.n_frames, self.n_features) or 0 in shape:
-            raise InputError(
-                f"the input has shape {shape}, expected (batch, epochs, {self.n_frames}, {self.n_features}): "
-                "batch, epochs, frames, features."
-            )
+            wanted = f"(batch, epochs, {self.n_frames}, {self.n_features})"
+            raise InputError(f"the input has shape {shape}, expected {wanted}.")
         if most is not None and shape[1] > most:
-            raise InputError(
-                f"the input has {shape[1]} epochs, expected at most {most}, on which this "
-                f"{type(self).__name__} is trained."
-            )
+            raise InputError(f"the input has {shape[1]} epochs, expected at most {most}, as in training.")
         return self.logits(x)
 
     def logits(self, x: Tensor) -> Tensor:

@@ -134,9 +134,7 @@ class Features(ComparedByValue):
         n_epochs = len(values)
         epochs = _whole(np.arange(n_epochs) if self.epochs is None else self.epochs)
         if epochs.shape != (n_epochs,) or (np.diff(epochs) < 1).any():
-            raise InputError(
-                f"{where}: epoch indices are not {n_epochs} increasing whole numbers. Sort them."
-            )
+            raise InputError(f"{where}: epoch indices are not {n_epochs} increasing whole numbers.")
         missing = int(epochs[-1]) - int(epochs[0]) + 1 - n_epochs
         if missing > MOST_MISSING:
             raise InputError(f"{where}: the epochs leave out {missing:,}, expected at most {MOST_MISSING:,}.")
@@ -146,10 +144,8 @@ class Features(ComparedByValue):
                 raise InputError(f"{where}: has labels but no scheme to say what they mean. Give scheme.")
             labels, n_stages = _whole(self.labels), self.scheme.n_stages
             if labels.shape != (n_epochs,) or (labels < UNSCORED).any() or (labels >= n_stages).any():
-                raise InputError(
-                    f"{where}: labels are not {n_epochs} whole numbers from 0 to {n_stages - 1} "
-                    f"({', '.join(self.scheme.names)}), or -1 where unscored."
-                )
+                wanted = f"from 0 to {n_stages - 1} ({', '.join(self.scheme.names)}), or -1 where unscored"
+                raise InputError(f"{where}: labels are not {n_epochs} whole numbers {wanted}.")
             changes["labels"] = labels
         if self.epoch_seconds is not None:
             changes["epoch_seconds"] = checks.epoch_seconds(self.epoch_seconds)
@@ -200,24 +196,19 @@ def _checked_values(where: str, given: npt.ArrayLike, names: Sequence[str]) -> F
         raise InputError(f"{where}: features are {values.dtype}, expected real numbers.")
     values = values[:, None, :] if values.ndim == 2 else values
     if values.ndim != 3 or 0 in values.shape:
-        raise InputError(
-            f"{where}: features have shape {values.shape}, expected (epochs, features) or "
-            "(epochs, frames, features) with at least one of each."
-        )
+        wanted = "(epochs, features) or (epochs, frames, features) with at least one of each"
+        raise InputError(f"{where}: features have shape {values.shape}, expected {wanted}.")
     if len(names) != values.shape[2] or len(set(names)) != len(names):
-        raise InputError(
-            f"{where}: {len(set(names))} different feature names for {values.shape[2]} features."
-        )
+        n_names = len(set(names))
+        raise InputError(f"{where}: {n_names} different feature names for {values.shape[2]} features.")
     with np.errstate(over="ignore"):  # too large numbers become infinite and are reported below
         features = values.astype(np.float32, copy=False)
     empty = np.asarray(np.isnan(features).all(axis=(1, 2)))
     bad = ~np.isfinite(features) & ~empty[:, None, None]
     if bad.any():
         row, frame, column = (int(i) for i in np.argwhere(bad)[0])
-        raise InputError(
-            f"{where}: feature {names[column]!r} is {values[row, frame, column]} in epoch {row}, expected a "
-            "number. Fill it, or leave all features of an epoch without signal empty."
-        )
+        found = f"feature {names[column]!r} is {values[row, frame, column]} in epoch {row}"
+        raise InputError(f"{where}: {found}, expected a number, or NaN for all features of an epoch.")
     if empty.all():
         raise InputError(f"{where}: no epoch has a feature. Expected at least one epoch with a signal.")
     return checks.frozen_array(features, np.float32)
