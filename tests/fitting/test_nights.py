@@ -56,7 +56,7 @@ def changed(nights, i, *, density=None, hypnogram=None):
         ({"fragmentation_weight": -2}, ("fragmentation_weight", -2, 0)),
         ({"statistics": "week"}, ("statistics", "'week'")),
         ({"cohort": ""}, ("cohort", "empty")),
-        ({"logits": True}, ("night 0", "Hypnodensity says all of it")),
+        ({"logits": True}, ("night 0", "got a Hypnodensity")),
     ],
 )
 def test_options_that_do_not_fit_the_nights_are_refused(nights, options, words):

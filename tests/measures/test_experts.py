@@ -138,7 +138,7 @@ def test_several_nights_are_averaged_scorer_by_scorer():
 def test_what_cannot_be_merged_is_refused():
     with pytest.raises(InputError) as error:
         sg.consensus([scoring("WN")])
-    refusal(error, "expected a list of two or more scorings of the same night")
+    refusal(error, "expected two or more scorings of one night")
     with pytest.raises(InputError) as error:
         sg.consensus([scoring("WN"), scoring("WNRR")])
     refusal(error, "the expert scored up to epoch 4 and the night has 2")

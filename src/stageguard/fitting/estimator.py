@@ -186,7 +186,7 @@ def _nights(X: Any) -> list[Any]:
     """Return the nights of a list."""
     is_list = isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.dtype == object)
     if not is_list or not len(X) or checks.n_dimensions(X[0]) not in (2, None):
-        raise InputError(f"X is {checks.shown(X)}, expected a list of arrays (n_epochs, n_stages).")
+        raise InputError(f"X is {checks.shown(X)}, expected a list of nights: arrays (n_epochs, n_stages).")
     return list(X)
 
 

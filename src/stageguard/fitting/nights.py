@@ -306,8 +306,8 @@ def _refuse_repeats(nights: Sequence[FitNight]) -> None:
         for head in heads:
             first = seen.setdefault(head.tobytes(), night.number)
             if len(head) >= SAME_NIGHT_EPOCHS and first != night.number:
-                both = f"nights {first} and {night.number}"
-                raise InputError(f"{both} have the same probabilities or expert stages. Leave one out.")
+                both = f"nights {first} and {night.number} have the same probabilities or expert stages"
+                raise InputError(f"{both}: one night given twice. Leave one out.")
 
 
 def fragmentation(labels: Labels, period: Period, among: Mask | None = None) -> float:

@@ -344,7 +344,7 @@ def _refuse_repeats(nights: Sequence[MeasuredNight]) -> None:
     for i, night in enumerate(nights):
         first = seen.setdefault(night.digest, i)
         if first != i and night.stager_fi > 0:
-            raise InputError(f"nights {first} and {i} have the same probabilities. Leave one out.")
+            raise InputError(f"nights {first} and {i} have the same probabilities: one night given twice.")
 
 
 def decision(tuned: Profile) -> tuple[str, ...]:

@@ -128,11 +128,13 @@ def on_epochs_of(night: Hypnogram, expert: Hypnogram) -> Hypnogram:
     """
     own, seconds = expert.epoch_seconds, night.epoch_seconds
     if abs(own - seconds) > TIE * seconds:
-        raise InputError(f"the expert's epochs last {own:.12g} s, expected {seconds:.12g} s as in the night.")
+        lengths = f"the expert's epochs last {own:.12g} s and the night's {seconds:.12g} s"
+        raise InputError(f"{lengths}, expected the same.")
     after, tolerance = _seconds_after(night, expert), min(SAME_SECONDS, seconds / 2)
     if abs(after) > tolerance:
         when = f"{abs(after):.12g} s {'after' if after > 0 else 'before'}"
-        raise InputError(f"the expert's scoring begins {when} the night, expected within {tolerance:g} s.")
+        same = f"expected the same start (within {tolerance:g} s)"
+        raise InputError(f"the expert's scoring begins {when} the night, {same}.")
     if not end_together(night, expert):
         last = int(np.flatnonzero(expert.labels != UNSCORED).max(initial=-1)) + 1
         found = f"the expert scored up to epoch {last} and the night has {night.n_epochs} epochs"

@@ -221,7 +221,8 @@ class Hypnogram(EpochTable, ExportableStages):
 def _checked_labels(labels: object, scheme: StageScheme) -> Labels:
     array = checks.array_of(labels, "labels", "read_hypnogram")
     if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
-        raise InputError(f"labels have type {array.dtype} and shape {array.shape}, expected whole numbers.")
+        found = f"shape {array.shape} and type {array.dtype}"
+        raise InputError(f"labels have {found}, expected a whole number per epoch.")
     wrong = (array < UNSCORED) | (array >= scheme.n_stages)
     if wrong.any():
         raise InputError(
@@ -272,7 +273,8 @@ def _averaged(matrix: Floats, old: float, new: float) -> Floats:
 def _edges(n_old: int, old: float, new: float) -> Floats:
     n_new = int(n_old * old / new + TIE)
     if n_new < 1:
-        raise InputError(f"{n_old} epochs of {old:g} s are shorter than an epoch of {new:g} s.")
+        found = f"{n_old} epochs of {old:g} s last {n_old * old:g} s"
+        raise InputError(f"{found}, expected one epoch of {new:g} s.")
     return np.arange(n_new + 1, dtype=np.float64) * new
 
 

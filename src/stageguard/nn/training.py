@@ -257,7 +257,7 @@ def _set_up(tables: Sequence[Features], options: TrainingOptions, device: torch.
     stretches = normalisation.stretches(training)
     longest = max(len(stretch.labels) for stretch in stretches)
     if longest < length:
-        wanted = f"expected at least the {length} of a training sequence"
+        wanted = f"expected the {length} of sequence_epochs or the network's training_length"
         raise InputError(f"the longest unbroken stretch has {longest} epochs, {wanted}.")
     weights = counts.sum() / (len(counts) * counts) if options.balanced else np.ones(len(counts))
     stage_weights = weights.astype(np.float32)
