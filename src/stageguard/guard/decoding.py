@@ -192,7 +192,8 @@ class Decoding(ComparedByValue, ExportableStages):
     @property
     def changed_share(self) -> float:
         """Share of the epochs with a choice of the stager's that were changed."""
-        return self.n_changed / max(1, self.n_scored)
+        n_scored = int(np.count_nonzero(self.night.argmax >= 0))
+        return int(np.count_nonzero(self.changed)) / max(1, n_scored)
 
     @property
     def many_changes(self) -> float:

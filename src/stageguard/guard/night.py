@@ -124,8 +124,7 @@ AROUND_THE_CLOCK_HOURS = 24.0  # a sleep period of this length holds several nig
 LONGEST_BRIDGE_SECONDS = 300.0  # without evidence, which neighbours decide; longer is a gap
 
 
-def _unchecked() -> Labels:
-    return np.empty(0, dtype=np.int8)  # until the night is checked
+_UNCHECKED: Any = None  # instead of labels, until a night that was read is checked
 
 
 @dataclass(slots=True)
@@ -149,10 +148,11 @@ class Night:
     clock: NightClock | None = None
     period: Period = (0, 0)  # what the rules measure: the sleep period, or the whole recording
     segments: tuple[int, ...] = ()  # first epochs of later segments
+    is_whole: bool = True  # every epoch has evidence and follows the one before it
     lights_off: int = 0  # the clock does not run before it
     lights_on: int | None = None  # the epoch, if it is given: the sleep period ends before it
-    argmax: Labels = field(default_factory=_unchecked)  # (n_epochs,) the stager's own choice, -1 on NaN rows
-    own: Labels = field(default_factory=_unchecked)  # (n_epochs,) the same after the profile's calibration
+    argmax: Labels = _UNCHECKED  # (n_epochs,) the stager's own choice, -1 on NaN rows
+    own: Labels = _UNCHECKED  # (n_epochs,) the same after the profile's calibration
     stager: str | None = None  # whose format the probabilities were read in
     has_clock: bool = True  # False for some cohorts, and around the clock, where no night is known
     uncut: Night | None = None  # before it was cut at its sleep period
@@ -230,6 +230,10 @@ class Night:
         No pair is across segments.
         """
         first, stop = self.period if period is None else period
+        if self.is_whole:  # every pair counts: twice as fast
+            inside = labels[first:stop]
+            n_changes = int(np.count_nonzero(inside[1:] != inside[:-1]))
+            return n_changes / (len(inside) - 1) if len(inside) > 1 else float("nan")
         bounds = (first, *(each for each in self.segments if first < each < stop), stop)
         return fragmentation_index(labels, tuple(pairwise(bounds)))
 
@@ -326,7 +330,12 @@ def read_night(density: Any, profile: Profile, options: GuardOptions) -> Night:
             got = type(density).__name__
             raise InputError(f"got a {got}, expected probabilities per epoch and stage. Pass its density.")
     names = profile.scheme.names if options.stages is None else checks.stage_names(options.stages)
-    matrix = _as_probabilities(density, names, options)
+    is_matrix = type(density) is np.ndarray and density.dtype == np.float64 and density.flags.c_contiguous
+    is_plain = options.logits is options.log is False
+    if is_matrix and is_plain and len(density) and density.shape[1:] == (len(names),):
+        matrix = density  # as usual
+    else:
+        matrix = _as_probabilities(density, names, options)
     if options.stages is None:
         assumed.append(f"columns are {', '.join(names)}: the profile's order")
     else:
@@ -336,7 +345,7 @@ def read_night(density: Any, profile: Profile, options: GuardOptions) -> Night:
         assumed.append(f"epochs last {epoch_seconds:g} s: the profile's epoch length")
     else:
         epoch_seconds = checks.epoch_seconds(options.epoch_seconds)
-    matrix = checks.frozen_array(matrix, np.float64)
+    matrix = np.array(matrix, order="C")  # whoever owns the memory may write to it, and no result may change
     return Night(profile, matrix, epoch_seconds, options, assumed=assumed)
 
 
@@ -361,7 +370,7 @@ def _cut_and_fill(night: Night, *, is_bad: bool) -> None:
     night.argmax = np.where(missing, np.int8(-1), night.argmax)
     missing[list(night.pins)] = False  # a pinned epoch is evidence enough
     night.spans, filled = cut(missing, segments, night.epoch_seconds)
-    night.segments = segments[1:]
+    night.segments, night.is_whole = segments[1:], False
     if filled.any() or (np.isnan(matrix[list(night.pins), 0]).any() if night.pins else False):
         night.filled = filled
 

@@ -95,9 +95,7 @@ def posterior(
 ) -> list[Posterior]: ...
 
 
-def posterior(
-    density: Any, profile: Profile | str, **options: Unpack[OptionKeywords]
-) -> Posterior | list[Posterior]:
+def posterior(density: Any, profile: Profile | str, **options: Any) -> Posterior | list[Posterior]:
     """Return the probability of each stage in each epoch, given the whole night and the profile.
 
     Sums over every path that the profile allows, exactly. A path counts in proportion to exp(score), with the
@@ -159,7 +157,7 @@ def sample(
     *,
     n: int,
     seed: int | Sequence[int] = 0,
-    **options: Unpack[OptionKeywords],
+    **options: Any,
 ) -> Labels | list[Labels]:
     """Draw whole nights from the paths that a profile allows, each with its probability.
 
