@@ -17,7 +17,7 @@ from dataset_files import sleep_accel_subject
 from file_server import serving
 from messages import naming
 from stageguard.datasets import Dataset, Entry, dataset, dataset_names, entries, local_copy, recordings
-from stageguard.datasets.local_copy import SUMS, Problem, RemoteFile, check, get, list_remote
+from stageguard.datasets.local_copy import SUMS, Problem, check, fetch
 from stageguard.errors import FileFormatError, InputError, StageGuardError
 from stageguard.night.recording import Recording, Signal
 
@@ -132,64 +132,65 @@ def test_recordings_come_one_at_a_time_and_can_be_sent_to_other_processes(tmp_pa
 # fetching
 
 
-def test_only_physionet_is_fetched_and_the_others_say_how_to_get_them():
+@pytest.fixture
+def physionet(monkeypatch):
+    """A dataset of three files on a server, of which the second is not there."""
+    source = replace(dataset("slpdb"), physionet="x")
+    with serving(files={"/files/x/labels/1.txt": b"1", "/files/x/motion/1.txt": b"3"}) as site:
+        monkeypatch.setattr(local_copy, "PHYSIONET", site.url)
+        sums = {"labels/1.txt": b"1", "labels/2 b.txt": b"2", "motion/1.txt": b"3"}
+        lines = "".join(f"{sha256(content)}  {name}\n" for name, content in sums.items())
+        site.files[f"/files/x/{SUMS}"] = lines.encode()
+        yield source, site
+
+
+def test_only_physionet_is_fetched_and_the_others_say_how_to_get_them(tmp_path):
     for name in ("shhs", "accusleep", "dod"):
         with pytest.raises(InputError, match=naming("not fetched from here", dataset(name).how_to_get)):
-            list_remote(dataset(name))
+            list(fetch(dataset(name), tmp_path))
 
 
-def test_only_some_files_can_be_asked_for_and_digests_come_along():
-    sums = "".join(f"{'0' * 64}  {name}\n" for name in ("labels/1.txt", "labels/2 b.txt", "motion/1.txt"))
-    asked = []
-    fetch = lambda url: asked.append(url) or sums.encode()  # noqa: E731
-    source = dataset("sleep-accel")
-    files = list_remote(source, ["labels/*"], fetch=fetch)
-    assert [file.path for file in files] == [SUMS, "labels/1.txt", "labels/2 b.txt"]
-    assert asked == ["https://physionet.org/files/sleep-accel/1.0.0/SHA256SUMS.txt"]
-    assert (files[2].url[-14:], files[2].sha256) == ("labels/2%20b.txt"[-14:], "0" * 64)
-    assert len(list_remote(source, fetch=fetch)) == 4
+def test_one_failure_is_not_the_end_and_what_is_there_is_kept(tmp_path, physionet):
+    source, site = physionet
+    (first, failed, last) = fetch(source, tmp_path)
+    assert (first, last) == (("labels/1.txt", ""), ("motion/1.txt", "")) and "404" in failed[1]
+    site.files["/files/x/labels/2%20b.txt"] = b"2"
+    site.log.clear()
+    assert [problem for _, problem in fetch(source, tmp_path, ["labels/*"])] == ["", ""]
+    assert site.log == ["/files/x/labels/2%20b.txt"]
+    assert [path.read_bytes() for path in sorted((tmp_path / "labels").iterdir())] == [b"1", b"2"]
     with pytest.raises(InputError, match=naming("EEG", "'labels/1.txt'")):
-        list_remote(source, ["EEG*"], fetch=fetch)
+        list(fetch(source, tmp_path, ["EEG*"]))
 
 
-@pytest.mark.parametrize(
-    ("sums", "told"), [(f"{'0' * 64} ../x", "line 1"), (f"{'0' * 64} /x", "line 1"), ("<html>", "line 1")]
-)
-def test_a_list_that_leads_out_of_the_folder_is_refused(sums, told):
-    with pytest.raises(FileFormatError, match=told):
-        list_remote(dataset("slpdb"), fetch=lambda url: sums.encode())
+@pytest.mark.parametrize("sums", [f"{'0' * 64} ../x", f"{'0' * 64} /x", "<html>"])
+def test_a_list_that_leads_out_of_the_folder_is_refused(tmp_path, physionet, sums):
+    source, site = physionet
+    site.files[f"/files/x/{SUMS}"] = sums.encode()
+    with pytest.raises(FileFormatError, match="line 1"):
+        list(fetch(source, tmp_path))
 
 
-def test_one_failure_is_not_the_end(tmp_path):
-    with serving(files={"/a": b"1", "/c": b"3"}) as site:
-        files = [RemoteFile(f"x/{name}", f"{site.url}/{name}", None) for name in "abc"]
-        got = list(get(tmp_path, files))
-        assert [each.state for each in got] == ["fetched", "failed", "fetched"]
-        assert "404" in got[1].problem
-        site.files["/b"] = b"2"
-        assert [each.state for each in get(tmp_path, files)] == ["there", "fetched", "there"]
-    assert [path.read_bytes() for path in sorted((tmp_path / "x").iterdir())] == [b"1", b"2", b"3"]
+def test_a_broken_or_damaged_file_is_fetched_again_and_never_kept(tmp_path, physionet):
+    source, site = physionet
+    site.files |= {"/files/x/labels/1.txt": b"x" * 5000, "/files/x/motion/1.txt": b"damaged"}
+    sums = {"labels/1.txt": b"x" * 5000, "motion/1.txt": b"3"}
+    site.files[f"/files/x/{SUMS}"] = "".join(f"{sha256(c)} {name}\n" for name, c in sums.items()).encode()
+    site.drop_after[:] = [10**6, 100, 4999]  # the list of digests is whole
+    assert [not problem for _, problem in fetch(source, tmp_path)] == [True, False]
+    assert (tmp_path / "labels/1.txt").read_bytes() == b"x" * 5000
+    assert not list((tmp_path / "motion").iterdir())
 
 
-def test_a_broken_or_damaged_file_is_fetched_again_and_never_kept(tmp_path):
-    content = b"x" * 5000
-    with serving(files={"/a": content, "/b": b"damaged"}, drop_after=[100, 4999]) as site:
-        files = [RemoteFile(name, f"{site.url}/{name}", sha256(content)) for name in "ab"]
-        got = list(get(tmp_path, files))
-    assert [each.state for each in got] == ["fetched", "failed"]
-    assert (tmp_path / "a").read_bytes() == content
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
-
-
-def test_a_file_that_differs_is_replaced_only_when_asked(tmp_path):
-    (tmp_path / "a").write_bytes(b"mine")
-    with serving(files={"/a": b"theirs"}) as site:
-        files = [RemoteFile("a", f"{site.url}/a", sha256(b"theirs"))]
-        (got,) = get(tmp_path, files)
-        assert (got.state, (tmp_path / "a").read_bytes(), site.log) == ("failed", b"mine", [])
-        assert "exists already and differs" in got.problem
-        (got,) = get(tmp_path, files, overwrite=True)
-    assert (got.state, (tmp_path / "a").read_bytes()) == ("fetched", b"theirs")
+def test_a_file_that_differs_is_replaced_only_when_asked(tmp_path, physionet):
+    source, _ = physionet
+    mine = tmp_path / "motion" / "1.txt"
+    mine.parent.mkdir()
+    mine.write_bytes(b"mine")
+    ((_, problem),) = fetch(source, tmp_path, ["motion/*"])
+    assert mine.read_bytes() == b"mine" and "exists already and differs" in problem
+    assert list(fetch(source, tmp_path, ["motion/*"], overwrite=True)) == [("motion/1.txt", "")]
+    assert mine.read_bytes() == b"3"
 
 
 # checking
@@ -221,8 +222,6 @@ def test_every_fault_is_a_row_and_none_is_the_end(copy):
     assert "stage 9 at 0 s" in result.problems[1].detail
     assert [one["id"] for one in result.recordings] == ["759667", "781756"]
     assert (result.n_found, result.n_absent, result.n_compared) == (3, 1, 11)
-    kinds = [problem.kind for problem in check(dataset("sleep-accel"), copy, digests=False).problems]
-    assert kinds == ["missing", "unreadable"]
 
 
 def test_two_recordings_of_one_name_are_told(tmp_path, monkeypatch):

@@ -157,9 +157,7 @@ def test_the_sample_does_not_depend_on_the_order_or_on_others(tmp_path):
 
 def test_too_few_to_draw_from(tmp_path):
     write_table(tmp_path, cohort(40))
-    with pytest.raises(
-        InputError, match=r"SHHS has \d+ subjects of age .* expected at least \d+ to draw from"
-    ):
+    with pytest.raises(InputError, match=r"have \d+ subjects of age .* expected at least \d+"):
         sample_of(tmp_path)
 
 

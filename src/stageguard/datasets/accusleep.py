@@ -79,21 +79,18 @@ def find(
         known = {name: known[name] for name in (*SIGNALS, *TABLES, *LABELS) if name in known}
         if known:
             session = _session(folder, Path(path), known)
-            if session[:3] not in sessions or (
-                session.first(TABLES) and not sessions[session[:3]].first(TABLES)
-            ):
+            kept = sessions.setdefault(session[:3], session)
+            if session.first(TABLES) and not kept.first(TABLES):
                 sessions[session[:3]] = session
     for key, session in sorted(sessions.items()):
-        has_table = session.first(TABLES) is not None
-        missing = (
-            [] if has_table else [name.upper()[:3] + ".mat" for name in SIGNALS if name not in session.files]
-        )
-        missing += [] if session.first(LABELS) else ["labels.csv" if has_table else "labels.mat"]
+        wanted = {"EEG.mat": ("eeg.mat",), "EMG.mat": ("emg.mat",), "labels.mat": LABELS}
+        if session.first(TABLES):
+            wanted = {"labels.csv": LABELS}
+        missing = [name for name, files in wanted.items() if not session.first(files)]
         lacks = tuple("/".join(filter(None, (*key[1:], name))) for name in missing)
         name = "_".join(filter(None, key))  # independent of where the dataset's folder is
-        yield Entry(
-            name, session.mouse, tuple(session.files.values()), partial(_read, name, session, facts), lacks
-        )
+        files = tuple(session.files.values())
+        yield Entry(name, session.mouse, files, partial(_read, name, session, facts), lacks)
 
 
 def _session(root: Path, folder: Path, files: Mapping[str, Path]) -> Session:
@@ -120,9 +117,7 @@ def _read(name: str, session: Session, facts: Facts) -> Recording:
         rows = {role: _vector(path, role.upper()) for role, path in files.items()}
     if len({len(row) for row in rows.values()}) > 1:
         lengths = ", ".join(f"{role} {len(row):,}" for role, row in rows.items())
-        raise dataset_error(
-            session.folder, f"its signals differ in length ({lengths} samples), expected the same."
-        )
+        raise dataset_error(session.folder, f"its signals have {lengths} samples, expected the same.")
     factor = scale_to(facts.unit, "uV")[0] if facts.unit else 1.0
     signals: dict[str, Signal | Series] = {
         role: Signal(role.upper(), row * factor, facts.rate_hz, "uV" if facts.unit else "")
@@ -197,9 +192,8 @@ def _scoring(path: Path, facts: Facts, seconds: float | None) -> Hypnogram:
     known = np.isnan(codes) | np.isin(codes, (*UNDEFINED, *CODES))
     if not known.all():
         at = int(np.argmin(known))
-        raise dataset_error(
-            path, f"label {codes[at]:g} at epoch {at + 1} is none of 1 R, 2 W, 3 N, -1, 0, 4."
-        )
+        problem = f"label {codes[at]:g} at epoch {at + 1} is none of 1 R, 2 W, 3 N, -1, 0, 4."
+        raise dataset_error(path, problem)
     labelled = len(labels) * facts.label_seconds
     if seconds is not None and abs(labelled - seconds) > max(60.0, 0.01 * seconds):
         raise dataset_error(

@@ -73,25 +73,21 @@ def read_night(path: Path, scorers: Sequence[Path] = ()) -> Recording:
         for name, labels in found.items()
     }
     study = next((kind for folder, kind in STUDIES.items() if folder in str(path.parent).lower()), None)
-    facts: dict[str, float | str] = {} if study is None else {"study": study}
+    facts = {} if study is None else {"study": study}
     return replace(recording, scorings=nights, covariates=facts, source="DOD")
 
 
 def place_scorers(
     given: Mapping[str, Labels], own: Labels | None, n_epochs: int, what: str
 ) -> dict[str, Labels]:
-    """Cut scorers' lists to a file's epochs, by its hypnogram or its length; warn if they do not fit.
-
-    ``own`` is the file's hypnogram, ``given`` has the scorers' lists.
-    """
+    """Cut scorers' lists to a file's epochs by its hypnogram, ``own``; warn if they do not fit."""
     lengths = {len(labels) for labels in given.values()}
     wanted = n_epochs if own is None else len(own)
     if lengths <= {wanted}:
         return dict(given)
     first = None
-    if len(lengths) == 1:
-        stack = np.stack(list(given.values()))
-        first = _common_first(stack, wanted) if own is None else _best_place(stack, own)
+    if len(lengths) == 1 and own is not None:
+        first = _best_place(np.stack(list(given.values())), own)
     if first is None:
         several = ", ".join(map(str, sorted(lengths)))
         warn(f"{what}: its scorers' lists of {several} epochs fit its {wanted} nowhere clearly: left out.")
@@ -101,18 +97,6 @@ def place_scorers(
     first = max(first, 0)
     end = first + wanted - len(pad)
     return {name: np.concatenate([pad, labels[first:end]]) for name, labels in given.items()}
-
-
-def _common_first(stack: Labels, wanted: int) -> int | None:
-    """Return the first epoch that all scorers scored, if their common stretch is as long as the file.
-
-    This is the rule of the dataset's authors.
-    """
-    if not (stack != UNSCORED).all(axis=0).any():
-        return None
-    firsts = [int(np.argmax(row != UNSCORED)) for row in stack]
-    ends = [len(row) - int(np.argmax(row[::-1] != UNSCORED)) for row in stack]
-    return max(firsts) if min(ends) - max(firsts) == wanted else None
 
 
 def _best_place(stack: Labels, own: Labels) -> int | None:

@@ -9,7 +9,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
-from urllib.request import urlopen
 
 from stageguard.datasets import Dataset, reading
 from stageguard.errors import FileFormatError, InputError, MissingExtraError, StageGuardError
@@ -21,22 +20,6 @@ SUMS = "SHA256SUMS.txt"  # in every PhysioNet project; local copies are checked 
 PHYSIONET = "https://physionet.org"
 TRIES = 5  # to fetch a file, with longer and longer waits between them
 SECONDS = 60.0  # without an answer, after which a connection is broken
-
-
-class RemoteFile(NamedTuple):
-    """One file that can be fetched."""
-
-    path: str  # below the dataset's folder, with forward slashes
-    url: str
-    sha256: str | None  # None for the list of digests itself
-
-
-class Got(NamedTuple):
-    """The outcome for one file."""
-
-    file: RemoteFile
-    state: Literal["fetched", "there", "failed"]
-    problem: str = ""
 
 
 def parse_sha256sums(text: str) -> dict[str, str]:
@@ -52,55 +35,38 @@ def parse_sha256sums(text: str) -> dict[str, str]:
     return digests
 
 
-def fetch_bytes(url: str) -> bytes:
-    """Return the content of an address: for lists of files, not for recordings."""
-    try:
-        with urlopen(url, timeout=SECONDS) as answer:
-            return bytes(answer.read())
-    except (OSError, ValueError) as error:
-        raise InputError(f"{url} cannot be fetched ({error}).") from error
+def fetch(
+    dataset: Dataset, folder: str | Path, only: Sequence[str] = (), *, overwrite: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Fetch the files of a dataset of PhysioNet, all or by patterns; yield each path and its problem, or "".
 
-
-def list_remote(
-    dataset: Dataset, only: Sequence[str] = (), *, fetch: Callable[[str], bytes] = fetch_bytes
-) -> tuple[RemoteFile, ...]:
-    """List the files of a dataset of PhysioNet, all or by patterns; the list of digests comes along."""
+    A local file that differs from the published one is replaced only with ``overwrite``. If a file fails, the
+    others are still fetched.
+    """
     if not dataset.physionet:
         raise InputError(f"{dataset.title} is not fetched from here. {dataset.how_to_get}")
-    base = f"{PHYSIONET}/files/{dataset.physionet}"
-    digests = parse_sha256sums(fetch(f"{base}/{SUMS}").decode(errors="replace"))
+    pooch = library("pooch", "fetching a dataset", "recordings")
+    pooch.get_logger().setLevel("ERROR")
+    base, loader = f"{PHYSIONET}/files/{dataset.physionet}/", pooch.HTTPDownloader(timeout=SECONDS)
+    home = pooch.create(folder, base_url=base, registry={SUMS: None}, retry_if_failed=TRIES - 1)
+    try:
+        digests = parse_sha256sums(read_text(Path(home.fetch(SUMS, downloader=loader)), errors="replace"))
+    except OSError as error:
+        raise InputError(f"{base}{SUMS} cannot be fetched ({error}).") from error
     chosen = [path for path in digests if not only or any(fnmatchcase(path, part) for part in only)]
     if not chosen:
         example = next(iter(digests), "")
         raise InputError(f"no file of {dataset.name} matches {' or '.join(only)}; one is {example!r}.")
-    files = (RemoteFile(path, f"{base}/{quote(path)}", digests[path]) for path in chosen)
-    return (RemoteFile(SUMS, f"{base}/{SUMS}", None), *files)
-
-
-def get(folder: str | Path, files: Sequence[RemoteFile], *, overwrite: bool = False) -> Iterator[Got]:
-    """Fetch files; if one fails, the others are still fetched.
-
-    A local file that differs from the published one is replaced only with ``overwrite``.
-    """
-    pooch = library("pooch", "fetching a dataset", "recordings")
-    pooch.get_logger().setLevel("ERROR")
-    home = pooch.create(
-        folder,
-        base_url="",
-        registry={file.path: file.sha256 for file in files},
-        urls={file.path: file.url for file in files},
-        retry_if_failed=TRIES - 1,
-    )
-    for file in files:
-        target = Path(folder, file.path)
+    home.registry, home.urls = digests, {path: base + quote(path) for path in chosen}
+    for path in chosen:
+        target = Path(folder, path)
         try:
-            is_kept = target.exists() and file.sha256 in (None, file_sha256(target))
-            if target.exists() and not is_kept and not overwrite:
+            if target.exists() and not overwrite and file_sha256(target) != digests[path]:
                 raise exists_error(target, " and differs from the published file")
-            home.fetch(file.path, downloader=pooch.HTTPDownloader(timeout=SECONDS))
-            yield Got(file, "there" if is_kept else "fetched")
+            home.fetch(path, downloader=loader)
+            yield path, ""
         except Exception as error:  # of the network, of the disk, of another digest
-            yield Got(file, "failed", " ".join(str(error).split()))
+            yield path, " ".join(str(error).split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +95,6 @@ def check(
     folder: str | Path,
     *,
     deep: bool = False,
-    digests: bool = True,
     on_step: Callable[[str, int, int], None] | None = None,  # name of a recording or file, number, total
     **options: Any,
 ) -> CopyCheck:
@@ -155,7 +120,7 @@ def check(
                 raise
             problems.append(Problem(entry.id, "unreadable", " ".join(str(error).split())))
     sums = root / SUMS
-    listed = parse_sha256sums(read_text(sums, errors="replace")) if digests and sums.is_file() else {}
+    listed = parse_sha256sums(read_text(sums, errors="replace")) if sums.is_file() else {}
     here = [path for path in listed if (root / path).is_file()]
     for number, path in enumerate(here):
         if on_step is not None:

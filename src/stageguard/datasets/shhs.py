@@ -70,20 +70,17 @@ def find(
         checks.choice(sample, "sample", ("paper",))
         checks.whole(seed, "seed")
         if visit != 1 or not people:
-            found = f"got visit={visit}" if people else "the folder has none"
-            raise InputError(
-                "the paper's sample is of visit 1, by the covariates of datasets/shhs1-dataset-0.21.0.csv: "
-                f"{found}."
-            )
+            found = f"got visit={visit}" if people else "the folder has no datasets/shhs1-dataset-0.21.0.csv"
+            raise InputError(f"the paper's sample is of visit 1, by its covariates: {found}.")
         drawn = stratified_sample(people, seed)
     recordings = _found(folder, visit, r"\.edf")
     kinds = (annotations, *(kind for kind in ANNOTATIONS if kind != annotations))
     scorings = [_found(folder, visit, rf"-{kind}\.xml") for kind in kinds]
     for name in sorted(recordings if drawn is None else drawn):
         chosen = [found[name] for found in scorings if name in found][:1]
-        edf = f"polysomnography/edfs/shhs{visit}/shhs{visit}-{name}.edf"
-        xml = f"polysomnography/annotations-events-{annotations}/shhs{visit}/"
-        xml += f"shhs{visit}-{name}-{annotations}.xml"
+        stem = f"shhs{visit}/shhs{visit}-{name}"
+        edf = f"polysomnography/edfs/{stem}.edf"
+        xml = f"polysomnography/annotations-events-{annotations}/{stem}-{annotations}.xml"
         missing = (edf,) * (name not in recordings) + (xml,) * (not chosen)
         path = recordings.get(name, folder / edf)
         read = partial(read_visit, path, chosen[0] if chosen else None, name, people.get(name, {}), visit)
@@ -177,10 +174,8 @@ def stratified_sample(people: Mapping[str, Facts], seed: int = PAPER_SEED) -> tu
         for osa, wanted in row.items():
             there = pool.get((age_group, osa), [])
             if len(there) < wanted:
-                raise InputError(
-                    f"SHHS has {len(there)} subjects of age {age_group} with apnoea {osa!r} among the ids "
-                    f"{first} to {last}, expected at least {wanted} to draw from. Is the table complete?"
-                )
+                found = f"{len(there)} subjects of age {age_group} with apnoea {osa!r}"
+                raise InputError(f"ids {first} to {last} have {found}, expected at least {wanted}.")
             there.sort(key=lambda name: hashlib.sha256(f"{seed}:{name}".encode()).hexdigest())
             drawn += there[:wanted]
     return tuple(sorted(drawn))
