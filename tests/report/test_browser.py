@@ -95,68 +95,6 @@ def test_a_night_without_changes_has_no_reader(open_page):
     assert page.is_hidden("#reader")
 
 
-def bars(page: Any, name: str) -> dict[str, float]:
-    """Length of each stage's bars in a panel of the window, as a share of it."""
-    paths = page.evaluate(
-        """() => [...document.querySelectorAll("#zoom-picture path[stroke-width]")]
-            .map((path) => [path.getAttribute("stroke"), path.getAttribute("d")])"""
-    )
-    panel = page.locator("#zoom-picture .panel-name").all_text_contents().index(name)
-    return {
-        colour: sum(float(b) - float(a) for a, b in re.findall(r"M([\d.]+) [\d.]+H([\d.]+)", path)) / 802
-        for colour, path in paths[3 * panel : 3 * panel + 3]
-    }
-
-
-def test_the_window_shows_the_epochs_it_names_and_moves_by_keys_clicks_and_changes(open_page):
-    page = open_page(report_samples.mouse())
-    decoding = report_samples.mouse_day()[1]
-
-    def check_window() -> tuple[int, int]:
-        words = re.match(r"Epochs (\d+) to (\d+), ", page.inner_text("#zoom-words"))
-        first, last = int(words[1]) - 1, int(words[2])
-        for name, labels in (("Stager", decoding.argmax), ("Guarded", decoding.hypnogram.labels)):
-            found = bars(page, name)
-            for stage, letter in enumerate(("W", "N", "R")):
-                share = np.mean(labels[first:last] == stage)
-                assert found.get(STAGES[letter].light, 0.0) == pytest.approx(share, abs=1e-3)
-        return first, last
-
-    first, last = check_window()
-    assert last - first == 900  # an hour
-    changed = np.add.reduceat(decoding.changed, np.arange(0, 14400, 900), dtype=int)
-    assert changed[first // 900] == changed.max()
-    page.focus("#zoom-first")
-    page.keyboard.press("ArrowRight")
-    assert check_window() == (first + 90, last + 90)
-    page.keyboard.press("End")
-    assert check_window() == (13500, 14400)
-    page.select_option("#zoom-width", label="10 min")
-    overview = page.locator("#night figure svg").first
-    width = overview.bounding_box()["width"]
-    overview.click(position={"x": width * (158 + 802 * 0.25) / 980, "y": 50})
-    first, last = check_window()
-    assert (first + last) / 2 == pytest.approx(3600, abs=20)
-    page.click("#next")
-    first, last = check_window()
-    assert first <= sg.explain(decoding)[0].first_epoch < last
-
-
-def test_a_redraw_of_a_day_is_quick(open_page):
-    page = open_page(report_samples.mouse())
-    milliseconds = page.evaluate(
-        """() => { const slider = document.getElementById("zoom-first"), times = [];
-            for (let i = 0; i < 11; i += 1) {
-              const began = performance.now();
-              slider.value = 900 * i;
-              slider.dispatchEvent(new Event("input"));
-              times.push(performance.now() - began);
-            }
-            return times.sort((a, b) => a - b)[5]; }"""
-    )
-    assert milliseconds < 200  # some 5 ms on a machine with nothing else to do
-
-
 @pytest.mark.parametrize("sample", [*SAMPLES, "gaps_and_no_rem", "no_bands"])
 def test_nothing_is_cut_or_sticks_out_at_any_width(open_page, sample):
     page = open_page(getattr(report_samples, sample)())

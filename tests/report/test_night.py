@@ -326,12 +326,10 @@ def test_lights_cut_time_in_bed_and_are_drawn(night, decoding):
     assert shown["lights off"] > shown["23:00"]
 
 
-def test_long_recordings_are_drawn_in_bins_with_a_window_and_their_light_cycle():
+def test_long_recordings_are_drawn_in_bins_with_their_light_cycle():
     page = pages.read(mouse())
-    (picture, _bands) = [svg for svg in page.all("svg") if svg.attributes.get("id") != "zoom-picture"]
+    (picture, _bands) = page.all("svg")
     assert "shares of 5 min" in picture.text
-    (zoom,) = [node for node in page.all("div") if node.attributes.get("id") == "zoom"]
-    assert "hidden" in zoom.attributes  # the script draws it, or nobody
     head, rows = pages.table(page, "In the light and in the dark")
     assert head[2:6] == ["Stager (min)", "Stager (%)", "Guarded (min)", "Guarded (%)"]
     dark = [number(row[4]) for row in rows if row[0] == "dark"]

@@ -60,7 +60,7 @@ def blocks(path):
 
 
 def test_changed_epochs_are_marked_once_in_black_and_shaded_in_both_panels(decoding):
-    svg, _ = page_picture(decoding)
+    svg = page_picture(decoding)
     (black,) = [path for path in paths(svg, fill=INK) if "v11" in path.get("d")]
     shades = paths(svg, fill=TINT)
     assert len(shades) == 2
@@ -76,14 +76,14 @@ def test_changed_epochs_are_marked_once_in_black_and_shaded_in_both_panels(decod
 
 def test_an_unchanged_night_has_no_marks():
     decoding = decode(np.tile([0.9, 0.1], (50, 1)), "kdd2026-actigraphy")
-    svg, _ = page_picture(decoding)
+    svg = page_picture(decoding)
     assert paths(svg, fill=TINT) == []
     assert [path for path in paths(svg, fill=INK) if "v11" in path.get("d")] == []
 
 
 def test_rare_events_stand_at_their_epochs_each_fate_with_its_own_shape(decoding):
     marks = [Mark(0, "kept"), Mark(120, "lost"), Mark(240, "new"), Mark(479, "kept")]
-    svg, _ = page_picture(decoding, marks=marks)
+    svg = page_picture(decoding, marks=marks)
     for kind, shape in MARKS.items():
         drawn, _legend = (path.get("d") for path in paths(svg) if shape in path.get("d"))
         places = [float(x) for x in re.findall(rf"M([\d.]+) [\d.]+{re.escape(shape)}", drawn)]
@@ -92,7 +92,7 @@ def test_rare_events_stand_at_their_epochs_each_fate_with_its_own_shape(decoding
     texts = [element.text for element in ElementTree.fromstring(svg).iter("text")]
     assert {"rare events", "kept rare event", "lost rare event", "new rare event"} <= set(texts)
     assert "rare events" not in [
-        element.text for element in ElementTree.fromstring(page_picture(decoding)[0]).iter("text")
+        element.text for element in ElementTree.fromstring(page_picture(decoding)).iter("text")
     ]
 
 
@@ -113,7 +113,7 @@ def areas(svg, height=STRIP_HEIGHT):
 
 
 def test_a_long_recording_shows_the_share_of_each_stage_in_bins(mouse):
-    svg, _ = page_picture(mouse)
+    svg = page_picture(mouse)
     order = [mouse.hypnogram.scheme.names.index(name) for name in ("N", "R", "W")]  # from the floor up
     tops = sorted({top for *_, top in areas(svg)})
     assert len(tops) == 3  # before, after, probabilities
@@ -129,7 +129,7 @@ def test_a_long_recording_shows_the_share_of_each_stage_in_bins(mouse):
 
 def test_changes_and_events_of_a_long_recording_are_densities(mouse):
     events = [EventLane("Arousal", np.array([10.0, 11.0, 9000.5]), np.array([1.0, 1.0, 3.0]))]
-    svg, _ = page_picture(mouse, events=events, marks=[Mark(5, "lost"), Mark(9000, "kept")])
+    svg = page_picture(mouse, events=events, marks=[Mark(5, "lost"), Mark(9000, "kept")])
     texts = [element.text for element in ElementTree.fromstring(svg).iter("text")]
     starts = np.diff(mouse.changed.astype(int), prepend=0) == 1
     counts = np.add.reduceat(starts, np.arange(0, 21600, 75), dtype=int)
@@ -145,7 +145,7 @@ def test_changes_and_events_of_a_long_recording_are_densities(mouse):
 
 def test_annotations_stand_where_they_are(decoding):
     lane = EventLane("Arousal", np.array([100.0, 479.5]), np.array([2.5, 8.0]))
-    svg, _ = page_picture(decoding, events=[lane])
+    svg = page_picture(decoding, events=[lane])
     path = [path for path in paths(svg, fill=INK) if "v11" in path.get("d")][-1]  # below the changes
     expected = [(LEFT + PLOT * a / 480, LEFT + PLOT * b / 480) for a, b in ((100, 102.5), (479.5, 480))]
     assert [x for pair in blocks(path) for x in pair] == pytest.approx(np.ravel(expected), abs=0.11)
@@ -155,7 +155,7 @@ def test_lost_signal_is_drawn_by_its_share(night):
     lost = np.zeros(480)
     lost[100:160], lost[200:220] = 1.0, 0.5
     decoding = decode(night.density, "human-psg-5", quality=lost)
-    svg, _ = page_picture(decoding, quality=decoding.night.quality)
+    svg = page_picture(decoding, quality=decoding.night.quality)
     ((_, area, _),) = areas(svg, DENSITY_LANE)
     assert area / PLOT / DENSITY_LANE == pytest.approx(70 / 480, abs=1e-3)
 
@@ -169,7 +169,7 @@ def test_cycles_are_those_of_the_statistics(night):
     for first, stop in statistics.cycle_epochs:
         assert labels[first] in (2, 3)  # begins with sleep deeper than N1
         assert labels[stop - 1] > 0
-    svg, _ = page_picture(decoding, cycles=statistics.cycle_epochs)
+    svg = page_picture(decoding, cycles=statistics.cycle_epochs)
     brackets = [
         p.get("d") for p in paths(svg) if re.fullmatch(r"M[\d. ]+v5H[\d.]+M[\d. ]+H[\d.]+v-5", p.get("d"))
     ]
@@ -180,7 +180,7 @@ def test_cycles_are_those_of_the_statistics(night):
 
 def test_the_dark_phase_is_dark_and_the_light_phase_light(mouse):
     # 07:00 to 07:00; lights on at 08:00 means 23 h of zeitgeber time at the start
-    svg, _ = page_picture(mouse, zeitgeber=23 * 3600.0)
+    svg = page_picture(mouse, zeitgeber=23 * 3600.0)
     (light,) = [e for e in ElementTree.fromstring(svg).iter("rect") if e.get("fill") == LIT]
     assert (float(light.get("x")), float(light.get("width"))) == (LEFT, PLOT)
     (dark,) = paths(svg, fill=UNLIT)
@@ -189,14 +189,14 @@ def test_the_dark_phase_is_dark_and_the_light_phase_light(mouse):
 
 
 def test_lights_are_drawn_at_their_epochs(decoding):
-    svg, _ = page_picture(decoding, lights=[(60, "lights off"), (450, "lights on")])
+    svg = page_picture(decoding, lights=[(60, "lights off"), (450, "lights on")])
     lines = [path.get("d") for path in paths(svg) if path.get("stroke-dasharray")]
     places = [float(re.match(r"M([\d.]+)", line)[1]) for line in lines]
     assert places == pytest.approx([LEFT + PLOT * 60 / 480, LEFT + PLOT * 450 / 480], abs=0.06)
 
 
 def test_probabilities_are_stacked_with_wake_on_top(decoding):
-    svg, _ = page_picture(decoding)
+    svg = page_picture(decoding)
     scheme = decoding.hypnogram.scheme
     assert [scheme.names[stage] for stage in top_down(scheme)] == ["W", "R", "N1", "N2", "N3"]
     drawn = {colour: area / PLOT / STRIP_HEIGHT for colour, area, _ in areas(svg)}

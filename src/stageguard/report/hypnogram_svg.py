@@ -1,4 +1,4 @@
-"""A night before and after decoding as SVG: a file, or a picture of a page with the data to zoom into it.
+"""A night before and after decoding as SVG: a file, or a picture of a page.
 
 From top to bottom: hypnograms, then narrow lanes of changes, cycles, events, probabilities and quality.
 For long recordings, a lane shows the share or the number in each bin instead of single epochs.
@@ -6,7 +6,6 @@ For long recordings, a lane shows the share or the number in each bin instead of
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,12 +19,12 @@ from stageguard.arrays import Floats, Indices, Labels, Mask
 from stageguard.formats.night import Event
 from stageguard.guard.decode import without_clock
 from stageguard.guard.decoding import Decoding
-from stageguard.measures.bouts import bouts_of, hypnogram_before
+from stageguard.measures.bouts import hypnogram_before
 from stageguard.night.colours import PAGE, top_down
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.night.timing import Night
-from stageguard.report.numbers import count, duration
+from stageguard.report.numbers import count
 from stageguard.report.svg import (
     DAY,
     GAP,
@@ -40,7 +39,6 @@ from stageguard.report.svg import (
     colour_of,
     document,
     draw_axis,
-    printable,
     rect,
     runs,
     shorten,
@@ -129,15 +127,14 @@ def hypnogram_svg(decoding: Decoding, expert: Hypnogram | None = None, title: st
     return document(headline, subtitle, parts, (FILE_FRAME.width, y + 38))
 
 
-def page_picture(
-    decoding: Decoding, expert: Hypnogram | None = None, **drawn: Any
-) -> tuple[str, HypnogramPicture]:
-    """Return the SVG of a night for an HTML page, and its data; `drawn` are further fields of the data."""
+def page_picture(decoding: Decoding, expert: Hypnogram | None = None, **drawn: Any) -> str:
+    """Return the SVG of a night for an HTML page; `drawn` are further fields of its data."""
     picture = replace(night_picture(decoding, expert), **drawn)
     names = ", ".join(panel.name for panel in picture.panels)
     description = f"From top to bottom: {names}, changed epochs, probabilities. {_subtitle(decoding)}."
-    title = "Hypnogram before and after decoding"
-    return inline_svg(picture, axis_of(decoding.hypnogram), title, description), picture
+    return inline_svg(
+        picture, axis_of(decoding.hypnogram), "Hypnogram before and after decoding", description
+    )
 
 
 def inline_svg(
@@ -468,75 +465,6 @@ def _legend(picture: HypnogramPicture, frame: Frame, y: float) -> Iterator[str]:
         x += 128
 
 
-# The data that a page's script zooms into
-
-WINDOWS = (60, 300, 600, 1800, 3600, 7200, 21600, 43200, DAY, 2 * DAY, 7 * DAY)  # seconds
-FEWEST, USUAL, MOST = 20, 1_000, 3_000  # epochs in a window
-MOST_COLUMNS = 100_000  # of probabilities; with more epochs, several share a column
-LETTERS = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", dtype=np.uint8)
-
-
-def script_data(picture: HypnogramPicture, axis: EpochAxis) -> dict[str, Any]:
-    """Return the script's data of a night: positions of epochs, and for a long recording data to zoom."""
-    start = axis.start
-    clock = None if start is None else start.hour * 3600 + start.minute * 60 + start.second
-    return {
-        "n": axis.n_epochs,
-        "left": axis.frame.left,
-        "plot": axis.frame.plot,
-        "width": axis.frame.width,
-        "seconds": axis.epoch_seconds,
-        "offset": axis.offset_seconds if clock is None else clock,
-        "isClock": clock is not None,
-        "zoom": None if axis.bins is None else _zoom(picture, axis),
-    }
-
-
-def _zoom(picture: HypnogramPicture, axis: EpochAxis) -> dict[str, Any]:
-    lengths = [(duration(seconds), round(seconds / axis.epoch_seconds)) for seconds in WINDOWS]
-    windows = [each for each in lengths if FEWEST <= each[1] <= MOST] or [(f"{USUAL:,} epochs", USUAL)]
-    chosen = max(n for _, n in windows if n <= USUAL or n == windows[0][1])
-    assert picture.probabilities is not None and picture.changed is not None
-    scheme, changed = picture.scheme, picture.changed
-    order = top_down(scheme)[::-1]
-    # the window with most changes, among adjacent windows
-    begins = np.arange(0, len(changed), chosen)
-    first = int(begins[np.add.reduceat(changed, begins, dtype=np.int64).argmax()])
-    roofs = np.cumsum(np.nan_to_num(picture.probabilities[:, order]), axis=1)
-    return {
-        "windows": windows,
-        "chosen": chosen,
-        "first": first,
-        "panels": [_panel_data(panel) for panel in picture.panels],
-        "changed": np.stack(spans_of(changed), axis=1).tolist(),
-        "strip": {"colours": [colour_of(scheme, stage) for stage in order], **_levels(roofs)},
-        "quality": None if picture.quality is None else _levels(picture.quality[:, None]),
-        "marks": [(mark.epoch, mark.kind) for mark in picture.marks],
-        "shapes": MARKS,
-        "events": [
-            {
-                "name": printable(lane.name),
-                "spans": np.round(np.stack((lane.begins, lane.lasts), axis=1), 2).tolist(),
-            }
-            for lane in picture.events
-        ],
-    }
-
-
-def _panel_data(panel: HypnogramPanel) -> dict[str, Any]:
-    """Return the data of a panel: rank from the top (-1 where unscored) and length of each run, flat."""
-    scheme, order, bouts = panel.scheme, top_down(panel.scheme), bouts_of(panel.labels)
-    ranks = np.append(np.argsort(order), -1)[bouts.stages]  # index -1 (unscored) is the last
-    return {
-        "name": panel.name,
-        "stages": [(printable(scheme.names[stage]), colour_of(scheme, stage)) for stage in order],
-        "runs": np.stack((ranks, bouts.lengths), axis=1).ravel().tolist(),
-    }
-
-
-def _levels(values: Floats) -> dict[str, Any]:
-    """Return numbers from 0 to 1 as one letter each; of many, the means of neighbours."""
-    step = math.ceil(len(values) / MOST_COLUMNS)
-    means = Bins.of(len(values), step).means(values)
-    letters = LETTERS[np.rint((len(LETTERS) - 1) * np.clip(means, 0, 1)).astype(int)]
-    return {"step": step, "levels": letters.tobytes().decode()}
+def script_data(axis: EpochAxis) -> dict[str, Any]:
+    """Return where a page's script finds each epoch."""
+    return {"n": axis.n_epochs, "left": axis.frame.left, "plot": axis.frame.plot, "width": axis.frame.width}

@@ -38,7 +38,6 @@ from stageguard.report.numbers import count, duration, number_text
 from stageguard.report.page import as_json, render_page
 from stageguard.report.pictures import bands_svg
 from stageguard.report.summary import interval_title, night_intervals
-from stageguard.report.svg import INK
 from stageguard.report.tables import ReportMeasures, align_expert, measure
 
 TILES = ("tst_minutes", "sol_minutes", "rem_latency_minutes", "waso_minutes")
@@ -253,7 +252,7 @@ def _pictures(
     fates = [(event.epoch, event.fate) for event in measured.events]
     cycles = [(first + begins, first + ends) for begins, ends in statistics.cycle_epochs]
     lanes = event_lanes(annotations, decoding.hypnogram)
-    svg, picture = page_picture(
+    svg = page_picture(
         decoding,
         expert,
         marks=[Mark(epoch, "lost" if fate == "partly removed" else fate) for epoch, fate in fates],
@@ -266,8 +265,7 @@ def _pictures(
     axis = axis_of(decoding.hypnogram)
     return {
         "picture": Markup(svg),  # already escaped
-        "data": as_json(script_data(picture, axis)),
-        "ink": INK,
+        "data": as_json(script_data(axis)),
         "is_binned": axis.bins is not None,
         "has_gaps": bool((decoding.argmax < 0).any()),
         "cycles": cycles,

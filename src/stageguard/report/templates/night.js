@@ -1,11 +1,9 @@
 "use strict";
-// What the page does: the reason of a change under the pointer or by keys, and a window into long recordings.
+// What the page does: the reason of a change under the pointer or by keys, and the picture as a file.
 (() => {
 const byId = (id) => document.getElementById(id);
 const night = JSON.parse(byId("night-data").textContent);
 const overview = document.querySelector("#night svg");
-const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-const FONT = 11.5, LANE = 11, STRIP = 64, TOP_LEVEL = LETTERS.length - 1;
 
 const draw = (parent, tag, attributes, text) => {
   const element = document.createElementNS(overview.namespaceURI, tag);
@@ -15,139 +13,11 @@ const draw = (parent, tag, attributes, text) => {
   return element;
 };
 const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
-const twoDigits = (number) => String(number).padStart(2, "0");
-const timeText = (epoch) => {
-  let seconds = Math.floor(epoch * night.seconds + night.offset);
-  const days = Math.floor(seconds / 86400);
-  const hours = night.isClock ? twoDigits(Math.floor(seconds / 3600) % 24) : Math.floor(seconds / 3600);
-  const time = `${hours}:${twoDigits(Math.floor(seconds / 60) % 60)}:${twoDigits(seconds % 60)}`;
-  return night.isClock && night.n * night.seconds > 86400 ? `day ${days + 1}, ${time}` : time;
-};
-
-// ---- a window into a long recording
-const zoom = night.zoom;
-let view = { svg: overview, first: 0, count: night.n, height: overview.viewBox.baseVal.height };
-const x = (epoch) => night.left + (night.plot * (epoch - view.first)) / view.count;
-
-const drawRuns = (panel, top, step) => {
-  const bars = panel.stages.map(() => []);
-  const risers = [], gaps = [];
-  let epoch = 0, previous = -1;
-  for (let i = 0; i < panel.runs.length && epoch < view.first + view.count; i += 2) {
-    const rank = panel.runs[i], end = epoch + panel.runs[i + 1];
-    if (end > view.first) {
-      const left = x(Math.max(epoch, view.first)), right = x(Math.min(end, view.first + view.count));
-      const middle = top + step * (rank + 0.5);
-      if (rank < 0) gaps.push(`M${left} ${top}H${right}v${step * panel.stages.length}H${left}z`);
-      else bars[rank].push(`M${left} ${middle}H${right}`);
-      if (rank >= 0 && previous >= 0 && epoch > view.first)
-        risers.push(`M${left} ${top + step * (previous + 0.5)}V${middle}`);
-    }
-    previous = rank;
-    epoch = end;
-  }
-  draw(view.svg, "path", { d: gaps.join(""), class: "gap" });
-  draw(view.svg, "path", { d: risers.join(""), class: "riser" });
-  bars.forEach((path, rank) => {
-    draw(view.svg, "path", { d: path.join(""), stroke: panel.stages[rank][1], "stroke-width": 9 });
-  });
-};
-const drawPanel = (panel, top) => {
-  const step = panel.stages.length > 3 ? 19 : 25;
-  draw(view.svg, "text", { x: 0, y: top + 15, class: "panel-name" }, panel.name);
-  panel.stages.forEach(([name], rank) => {
-    const middle = top + step * (rank + 0.5);
-    draw(view.svg, "path", { d: `M${night.left} ${middle}h${night.plot}`, class: "pale" });
-    laneName(middle + 4, name);
-  });
-  drawRuns(panel, top, step);
-  return top + step * panel.stages.length + 14;
-};
-const laneName = (y, name) => {
-  const short = name.length > 22 ? `${name.slice(0, 21)}…` : name;
-  draw(view.svg, "text", { x: night.left - 8, y, "text-anchor": "end", "font-size": FONT }, short);
-};
-const drawLane = (name, spans, top) => {
-  laneName(top + 9, name);
-  draw(view.svg, "rect", { x: night.left, y: top, width: night.plot, height: LANE, class: "ground" });
-  const path = spans.map(([begins, lasts]) => {
-    const left = x(Math.max(begins, view.first)), right = x(Math.min(begins + lasts, view.first + view.count));
-    return right >= night.left && left < night.left + night.plot
-      ? `M${left} ${top}h${Math.max(right - left, 0.8)}v${LANE}H${left}z` : "";
-  });
-  draw(view.svg, "path", { d: path.join("") });
-  return top + LANE + 11;
-};
-const drawMarks = (top) => {
-  drawLane("rare events", [], top);
-  for (const [epoch, kind] of zoom.marks)
-    if (epoch >= view.first && epoch < view.first + view.count)
-      draw(view.svg, "path", { d: zoom.shapes[kind], transform: `translate(${x(epoch)} ${top + 5.5})`,
-        class: kind === "kept" ? "mark full" : "mark" });
-  return top + LANE + 11;
-};
-const drawLevels = (strip, colours, top, height) => {
-  const n = colours.length, first = Math.floor(view.first / strip.step);
-  const end = Math.min(Math.ceil((view.first + view.count) / strip.step), strip.levels.length / n);
-  for (let rank = n - 1; rank >= 0; rank -= 1) {
-    let path = `M${night.left} ${top + height}`;
-    for (let column = first; column < end; column += 1) {
-      const roof = LETTERS.indexOf(strip.levels[column * n + rank]) / TOP_LEVEL;
-      const right = x(Math.min((column + 1) * strip.step, view.first + view.count));
-      path += `V${(top + height * (1 - roof)).toFixed(1)}H${right.toFixed(1)}`;
-    }
-    draw(view.svg, "path", { d: `${path}V${top + height}z`, fill: colours[rank] });
-  }
-};
-const STEPS = [60, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400, 604800];
-const drawAxis = (top) => {
-  draw(view.svg, "path", { d: `M${night.left} ${top}h${night.plot}`, class: "axis" });
-  const length = view.count * night.seconds;
-  const step = STEPS.find((seconds) => length / seconds <= 8) || length;
-  const from = view.first * night.seconds + night.offset;
-  for (let clock = Math.ceil(from / step) * step; clock <= from + length; clock += step) {
-    const epoch = (clock - night.offset) / night.seconds;
-    draw(view.svg, "path", { d: `M${x(epoch)} ${top}v5`, class: "axis" });
-    draw(view.svg, "text", { x: x(epoch), y: top + 19, "text-anchor": "middle", "font-size": 12 },
-      timeText(epoch + 1e-6).replace(/^day \d+, /, "").slice(0, -3));
-  }
-};
-const redraw = () => {
-  const svg = byId("zoom-picture"), slider = byId("zoom-first");
-  view = { svg, first: clamp(Number(slider.value), 0, Math.max(0, night.n - Number(byId("zoom-width").value))),
-    count: Math.min(Number(byId("zoom-width").value), night.n) };
-  svg.replaceChildren();
-  let top = 4;
-  for (const panel of zoom.panels) {
-    top = drawPanel(panel, top);
-    if (panel.name === "Stager") top = drawLane("changed", zoom.changed, top - 4) + 4;
-  }
-  if (zoom.marks.length) top = drawMarks(top - 4);
-  for (const lane of zoom.events) top = drawLane(lane.name, lane.spans, top);
-  draw(svg, "text", { x: 0, y: top + 15, class: "panel-name" }, "Probabilities");
-  draw(svg, "rect", { x: night.left, y: top, width: night.plot, height: STRIP, class: "gap" });
-  drawLevels(zoom.strip, zoom.strip.colours, top, STRIP);
-  top += STRIP + 10;
-  if (zoom.quality) {
-    laneName(top + 9, "signal lost");
-    draw(svg, "rect", { x: night.left, y: top, width: night.plot, height: 20, class: "ground" });
-    drawLevels(zoom.quality, ["currentColor"], top, 20);
-    top += 28;
-  }
-  drawAxis(top);
-  view.height = top + 26;
-  svg.setAttribute("viewBox", `0 0 ${night.width} ${view.height}`);
-  const last = view.first + view.count;
-  const words = `Epochs ${view.first + 1} to ${last}, ${timeText(view.first)} to ${timeText(last)}`;
-  byId("zoom-words").textContent = words;
-  slider.setAttribute("aria-valuetext", words);
-  placeFrame(overview, "window", view.first / night.n, view.count / night.n);
-};
-const placeFrame = (svg, name, begins, lasts) => {
-  const frame = svg.querySelector(`.${name}`) || draw(svg, "rect", { class: name, y: 1 });
-  frame.setAttribute("x", night.left + night.plot * begins - 1);
-  frame.setAttribute("width", Math.max(night.plot * lasts, 2) + 2);
-  frame.setAttribute("height", svg.viewBox.baseVal.height - 54);
+const placeFrame = (first, count) => {
+  const frame = overview.querySelector(".here") || draw(overview, "rect", { class: "here", y: 1 });
+  frame.setAttribute("x", night.left + (night.plot * first) / night.n - 1);
+  frame.setAttribute("width", Math.max((night.plot * count) / night.n, 2) + 2);
+  frame.setAttribute("height", overview.viewBox.baseVal.height - 54);
 };
 
 // ---- the reasons, which stand in the rows of the changes' tables
@@ -163,17 +33,12 @@ let current = -1;
 const read = (number) => {
   current = clamp(number, 0, changes.length - 1);
   const change = changes[current];
-  if (zoom && (change.first < view.first || change.last >= view.first + view.count)) {
-    byId("zoom-first").value = Math.round(change.first - view.count / 2);
-    redraw();
-  }
   byId("reason").textContent = `${current + 1} of ${changes.length}. ${change.words}.`;
-  placeFrame(view.svg, "here", (change.first - view.first) / view.count, (change.last + 1 - change.first) / view.count);
+  placeFrame(change.first, change.last + 1 - change.first);
 };
 const under = (event) => {
-  const box = view.svg.getBoundingClientRect();
-  const epochs = view.count / night.plot;
-  const epoch = view.first + ((event.clientX - box.left) * (night.width / box.width) - night.left) * epochs;
+  const box = overview.getBoundingClientRect(), epochs = night.n / night.plot;
+  const epoch = ((event.clientX - box.left) * (night.width / box.width) - night.left) * epochs;
   const distance = (change) => Math.max(change.first - epoch, epoch - change.last - 1, 0);
   let best = -1;
   changes.forEach((change, number) => {
@@ -200,7 +65,7 @@ const standalone = (svg) => {
     const style = getComputedStyle(element);
     for (const name of STYLES) copies[number].setAttribute(name, style.getPropertyValue(name));
   });
-  copy.querySelectorAll(".here, .window").forEach((frame) => frame.remove());
+  copy.querySelectorAll(".here").forEach((frame) => frame.remove());
   const { width, height } = svg.viewBox.baseVal;
   copy.setAttribute("width", width);
   copy.setAttribute("height", height);
@@ -250,27 +115,6 @@ const reach = new ResizeObserver((entries) => {
 });
 document.querySelectorAll(".scroll, figure").forEach((box) => reach.observe(box));
 
-if (zoom) {
-  byId("zoom").hidden = false;
-  const slider = byId("zoom-first"), width = byId("zoom-width");
-  for (const [name, count] of zoom.windows) width.append(new Option(name, count, false, count === zoom.chosen));
-  const move = (epoch) => { slider.value = epoch; redraw(); };
-  const fit = () => {
-    slider.max = Math.max(0, night.n - Number(width.value));
-    slider.step = Math.max(1, Math.round(Number(width.value) / 10));
-  };
-  fit();
-  slider.value = zoom.first;
-  slider.addEventListener("input", redraw);
-  width.addEventListener("change", () => { fit(); redraw(); });
-  overview.classList.add("steers");
-  overview.addEventListener("click", (event) => {
-    const box = overview.getBoundingClientRect();
-    const share = ((event.clientX - box.left) * (night.width / box.width) - night.left) / night.plot;
-    if (share >= 0 && share <= 1) move(Math.round(share * night.n - view.count / 2));
-  });
-  redraw();
-}
 if (changes.length) {
   byId("reader").hidden = false;
   const steps = { ArrowLeft: -1, ArrowRight: 1 };
@@ -279,8 +123,8 @@ if (changes.length) {
   byId("reader").addEventListener("keydown", (event) => {
     if (event.key in steps) { event.preventDefault(); read(current + steps[event.key]); }
   });
-  view.svg.addEventListener("pointermove", point);
-  view.svg.addEventListener("pointerleave", hideTip);
+  overview.addEventListener("pointermove", point);
+  overview.addEventListener("pointerleave", hideTip);
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") hideTip(); });
 }
 })();
