@@ -118,7 +118,7 @@ def test_no_picture_is_cut_on_a_screen_of_800_pixels(open_page):
     figures = page.evaluate(
         "[...document.querySelectorAll('figure')].map(each => [each.scrollWidth, each.clientWidth])"
     )
-    assert len(figures) > 1
+    assert figures
     assert [each for each in figures if each[0] > each[1]] == []
 
 

@@ -36,7 +36,7 @@ from stageguard.report.hypnogram_svg import (
 from stageguard.report.methods import night_methods
 from stageguard.report.numbers import count, duration, number_text
 from stageguard.report.page import as_json, render_page
-from stageguard.report.pictures import bands_svg
+from stageguard.report.pictures import band_svg
 from stageguard.report.summary import interval_title, night_intervals
 from stageguard.report.tables import ReportMeasures, align_expert, measure
 
@@ -308,13 +308,10 @@ def _statistics(
 def _validity(measured: ReportMeasures) -> dict[str, Any]:
     from markupsafe import Markup
 
-    rows = tables.indicator_rows(measured)
-    banded = [row for row in (tables.joint_row(measured), *rows) if row is not None and row.has_band]
-    scored = measured.expert
-    compared = None if scored is None or scored.validity is None else scored.name
+    rows = [row for row in (tables.joint_row(measured), *tables.indicator_rows(measured)) if row is not None]
     # already escaped
-    picture = Markup(bands_svg(banded, expert_name=compared)) if banded else ""
-    return {"indicators": rows, "bands_picture": picture}
+    drawn = [Markup(band_svg(row, number)) if row.has_band else "" for number, row in enumerate(rows)]
+    return {"indicators": list(zip(rows, drawn, strict=True)), "has_bands": any(drawn)}
 
 
 def _agreement(decoding: Decoding, measured: ReportMeasures) -> dict[str, Any]:

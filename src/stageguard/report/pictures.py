@@ -35,22 +35,13 @@ from stageguard.report.svg import (
     bottom_axis,
     document,
     rect,
-    shorten,
     text_at,
 )
 
 # Of one night
 
-SHORT_UNITS = {
-    "per adjacent scored pair": "per pair of epochs",
-    "% of adjacent scored pairs": "% of pairs",
-    "% of complete bouts": "% of bouts",
-}
-BANDS_WIDTH, BANDS_ROW, BANDS_TOP = 980.0, 26.0, 46.0
-BAND_LEFT, BAND_RIGHT, REACH = 372.0, 552.0, 104.0  # edges of every band, and the space on either side
-VALUES = (704.0, 772.0, 868.0)  # right edges of the columns before, after and band
-WASH, PAPER = (PAGE[name].light for name in ("wash", "paper"))
-NO_VALUE = "no value"
+BAND_SIZE = (200.0, 16.0)
+BAND_LEFT, BAND_RIGHT, REACH = 64.0, 136.0, 62.0  # edges of every band, and the space on either side
 OUTSIDE = ("below", "above")
 
 
@@ -70,11 +61,6 @@ class BandRow:
     key: str = ""
 
     @property
-    def is_verdict(self) -> bool:
-        """Whether it is the joint score, which stands for all indicators."""
-        return self.key == JOINT.key
-
-    @property
     def has_band(self) -> bool:
         """Whether there is a range of expert scorings."""
         return math.isfinite(self.low) and math.isfinite(self.high)
@@ -86,28 +72,29 @@ class BandRow:
         return decimals_for(values)
 
 
-def bands_svg(rows: Sequence[BandRow], *, expert_name: str | None = None) -> str:
-    """Draw one row per indicator with a band; all bands are equally wide, and values relative to them."""
-    height = BANDS_TOP + BANDS_ROW * len(rows) + 40
-    bottom = height - 40
-    edges = (
-        f"M{BAND_LEFT:.1f} {BANDS_TOP - 4:.1f}V{bottom:.1f}",
-        f"M{BAND_RIGHT:.1f} {BANDS_TOP - 4:.1f}V{bottom:.1f}",
-    )
-    parts = [
-        rect(BAND_LEFT, BANDS_TOP - 4, BAND_RIGHT - BAND_LEFT, bottom - BANDS_TOP + 4, WASH),
-        *(f'<path d="{edge}" stroke="{GREY}" stroke-width="0.8"/>' for edge in edges),
-        *_band_headings(),
-    ]
-    for number, row in enumerate(rows):
-        parts += _band_row(row, BANDS_TOP + BANDS_ROW * (number + 0.5))
-    parts += _band_legend(height - 12, expert_name)
-    title = "Validity indicators against the bands of expert scorings"
-    description = " ".join(
-        f"{row.name}: stager {row.before_place or NO_VALUE}, guarded {row.after_place or NO_VALUE}."
-        for row in rows
-    )
-    return document(title, description, parts, (BANDS_WIDTH, height), inline="bands")
+def band_svg(row: BandRow, number: int) -> str:
+    """Draw an indicator relative to its band: the expert as a cross, before as a ring, after as a diamond.
+
+    All bands are equally wide, and distances outside are squeezed. Ids have the row's number, since its key
+    may hold any character.
+    """
+    height = BAND_SIZE[1]
+    values, y = {"expert": row.expert, "before": row.before, "after": row.after}, height / 2
+    at = {name: place_of(x, row.low, row.high) for name, x in values.items() if math.isfinite(x)}
+    parts = [rect(BAND_LEFT, 0, BAND_RIGHT - BAND_LEFT, height, BAND)]
+    if at.keys() >= {"before", "after"}:
+        path = f"M{at['before']:.1f} {y:.1f}H{at['after']:.1f}"
+        parts.append(f'<path d="{path}" stroke="{INK}" stroke-width="1.2"/>')
+    if (x := at.get("expert")) is not None:
+        path = f"M{x - 4.5:.1f} {y - 4.5:.1f}l9 9m0 -9l-9 9"
+        parts.append(f'<path d="{path}" stroke="{SHADES["expert"]}" stroke-width="2.2" fill="none"/>')
+    if (x := at.get("before")) is not None:
+        ring = f'fill="{PAGE["paper"].light}" stroke="{INK}" stroke-width="1.6"'
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" {ring}/>')
+    if (x := at.get("after")) is not None:
+        parts.append(f'<path d="M{x:.1f} {y - 5:.1f}l5 5l-5 5l-5 -5z" fill="{INK}"/>')
+    places = f"stager {row.before_place or 'no value'}, guarded {row.after_place or 'no value'}"
+    return document(row.name, places, parts, BAND_SIZE, inline=f"band-{number}")
 
 
 def place_of(value: float, low: float, high: float) -> float:
@@ -120,69 +107,6 @@ def place_of(value: float, low: float, high: float) -> float:
     beyond = (value - high if value > high else low - value) / scale
     reach = 8 + (REACH - 16) * beyond / (1 + beyond)
     return BAND_RIGHT + reach if value > high else BAND_LEFT - reach
-
-
-def _band_headings() -> Iterator[str]:
-    style = {"font_size": 12, "font_weight": 600}
-    yield text_at(BAND_LEFT - 8, 20, "◂ below", text_anchor="end", **style)
-    yield text_at((BAND_LEFT + BAND_RIGHT) / 2, 20, "inside the expert band", text_anchor="middle", **style)
-    yield text_at(BAND_RIGHT + 8, 20, "above ▸", **style)
-    for x, title in zip(VALUES, ("stager", "guarded", "band"), strict=True):
-        yield text_at(x, 20, title, text_anchor="end", **style)
-    yield text_at(BANDS_WIDTH, 20, "stager → guarded", text_anchor="end", **style)
-    yield text_at(BAND_LEFT, 36, "low", font_size=10.5, fill=GREY, text_anchor="middle")
-    yield text_at(BAND_RIGHT, 36, "high", font_size=10.5, fill=GREY, text_anchor="middle")
-
-
-def _band_row(row: BandRow, y: float) -> Iterator[str]:
-    line = INK if row.is_verdict else PALE
-    yield f'<path d="M0 {y + BANDS_ROW / 2:.1f}H{BANDS_WIDTH:.0f}" stroke="{line}" stroke-width="1"/>'
-    bold = {"font_weight": 600} if row.is_verdict else {}
-    yield text_at(0, y + 4, shorten(row.name, 28), font_size=12.5, **bold)
-    unit = shorten(SHORT_UNITS.get(row.unit, row.unit), 18)
-    yield text_at(BAND_LEFT - REACH - 4, y + 4, unit, font_size=10.5, fill=GREY, text_anchor="end")
-    yield rect(BAND_LEFT, y - 6, BAND_RIGHT - BAND_LEFT, 12, BAND)
-    yield from _band_marks(row, y)
-    decimals = decimals_for((row.low, row.high, row.before, row.after))
-    before, after, low, high = (number_text(x, decimals) for x in (row.before, row.after, row.low, row.high))
-    cells = ((before, row.before_place), (after, row.after_place), (f"{low} to {high}", ""))
-    for x, (text, place) in zip(VALUES, cells, strict=True):
-        weight = {"font_weight": 600} if place in OUTSIDE else {}
-        yield text_at(x, y + 4, text, font_size=12, text_anchor="end", **weight)
-    style = {"font_weight": "600"} if row.after_place in OUTSIDE else {"fill": GREY}
-    places = dict.fromkeys((row.before_place or NO_VALUE, row.after_place or NO_VALUE))
-    yield text_at(BANDS_WIDTH, y + 4, " → ".join(places), font_size=11.5, text_anchor="end", **style)
-
-
-def _band_marks(row: BandRow, y: float) -> Iterator[str]:
-    """Draw the expert as a cross, before as a ring, after as a diamond, joined by a line."""
-    values = {"expert": row.expert, "before": row.before, "after": row.after}
-    drawn = {name: place_of(x, row.low, row.high) for name, x in values.items() if math.isfinite(x)}
-    if drawn.keys() >= {"before", "after"}:
-        path = f"M{drawn['before']:.1f} {y:.1f}H{drawn['after']:.1f}"
-        yield f'<path d="{path}" stroke="{INK}" stroke-width="1.2"/>'
-    for name, x in drawn.items():
-        yield _band_mark(name, x, y)
-
-
-def _band_mark(name: str, x: float, y: float) -> str:
-    if name == "before":
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" fill="{PAPER}" stroke="{INK}" stroke-width="1.6"/>'
-    if name == "after":
-        return f'<path d="M{x:.1f} {y - 5:.1f}l5 5l-5 5l-5 -5z" fill="{INK}"/>'
-    path = f"M{x - 4.5:.1f} {y - 4.5:.1f}l9 9m0 -9l-9 9"
-    return f'<path d="{path}" stroke="{SHADES["expert"]}" stroke-width="2.2" fill="none"/>'
-
-
-def _band_legend(y: float, expert_name: str | None) -> Iterator[str]:
-    entries = [("before", 7, 18, "stager"), ("after", 90, 102, "guarded")]
-    if expert_name is not None:
-        entries.append(("expert", 180, 192, expert_name))
-    for name, x, text_x, text in entries:
-        yield _band_mark(name, x, y - 4)
-        yield text_at(text_x, y, text, font_size=12)
-    note = "Every band is drawn equally wide; distances outside it are squeezed."
-    yield text_at(BANDS_WIDTH, y, note, text_anchor="end", font_size=11, fill=GREY)
 
 
 # Of many nights
