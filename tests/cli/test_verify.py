@@ -82,7 +82,7 @@ def test_an_edited_table_is_found_with_its_epoch(run, decoded):
     assert ran.code == 1
     found = failed(ran)
     assert mentions(found["hypnogram file"], "night.hypnogram.tsv", "changed after writing")
-    assert f"1 of 240 epochs differ (the first is epoch 11: {cells[2]} now " in found["decoded again"]
+    assert f"1 of 240 epochs differ (the first is row 11: {cells[2]} now " in found["decoded again"]
 
 
 def test_another_input_is_found(run, decoded):
@@ -212,7 +212,7 @@ def test_a_decoded_table_is_verified_by_either_of_its_names(run, table):
     for path in (table, table.with_name(f"{table.name}.json")):
         ran = run("verify", path, "--json")
         assert failed(ran) == {} and ran.code == 0
-    assert ran.json["checks"][-1]["finding"] == "all 180 epochs of 3 nights the same"
+    assert ran.json["checks"][-1]["finding"] == "all 180 epochs the same"
     beside = table.with_name(f"{table.name}.nights.tsv")
     beside.write_text(beside.read_text().replace("n1", "n7"))
     assert failed(run("verify", table, "--json")) == {beside.name: f"{beside.name} was changed after writing"}
@@ -226,9 +226,9 @@ def swapped(rows):
 @pytest.mark.parametrize(
     ("change", "finding"),
     [
-        (swapped, ("1 of 180 epochs differ", "night n1, epoch 11")),
-        (lambda rows: rows[:-1], ("1 of 180", "night n2, epoch 60: nothing now")),
-        (lambda rows: rows[:60] + rows[120:], ("night n1, epoch 1",)),
+        (swapped, ("1 of 180 epochs differ", "night n1, row 71")),
+        (lambda rows: rows[:-1], ("1 of 180", "night n2, row 180: nothing now")),
+        (lambda rows: rows[:60] + rows[120:], ("night n1, row 61",)),
         (lambda rows: [*rows, rows[0] | {"id": "more"}], ("1 of 181", "night more", "now nothing")),
     ],
 )

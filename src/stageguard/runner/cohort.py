@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy.typing as npt
 
@@ -96,19 +96,17 @@ def decode_table(call: CohortCall, paths: Sequence[Path]) -> Manifest:
 
 def _refuse_own_memory(call: CohortCall, paths: Sequence[Path]) -> None:
     """Refuse a store in the memory of this process if others work: what they write would be lost."""
-    if call.jobs == 1 and call.cluster is None:
-        return
     from concurrent.futures import ThreadPoolExecutor
 
-    if call.cluster is not None and isinstance(call.cluster.scheduler, ThreadPoolExecutor):
+    in_threads = call.cluster is not None and isinstance(call.cluster.scheduler, ThreadPoolExecutor)
+    if in_threads or (call.jobs == 1 and call.cluster is None):
         return
-    used = [path for path in (*paths, call.output) if path is not None and is_remote(path)]
-    for path in used:
-        if store_of(path).is_local:
+    for path in (*paths, call.output):
+        if path is not None and is_remote(path) and store_of(path).is_local:
             raise InputError(
                 f"{path} is in the memory of one process, expected a store that all "
-"processes see. Run in one process (jobs=1), or name a folder."
-            )  # fmt: skip
+                "processes see. Run in one process (jobs=1), or name a folder."
+            )
 
 
 def _refuse_other_nights(call: CohortCall, folder: Path) -> None:
@@ -215,13 +213,11 @@ def _write_methods(manifest: Manifest, call: CohortCall, folder: Path) -> None:
 def chosen_nights(inputs: Inputs, only: Sequence[str]) -> Inputs:
     """Return the nights with the names in `only`, if there are any; refuse a name without a night."""
     names = [night.id for night in inputs.nights]
-    missing = [name for name in only if name not in names]
-    if missing:
-        nights = f": there is no such night. Nights: {listed(names, 5)}."
-        raise InputError(f"only={missing[0]!r}{nights}")
-    if not only:
-        return inputs
-    return replace(inputs, nights=tuple(night for night in inputs.nights if night.id in only))
+    for name in only:
+        if name not in names:
+            raise InputError(f"only={name!r}: there is no such night. Nights: {listed(names, 5)}.")
+    nights = tuple(night for night in inputs.nights if night.id in only or not only)
+    return replace(inputs, nights=nights)
 
 
 # the call of a program
@@ -384,9 +380,13 @@ def decode_cohort(
         reading,
         cohort=None if cohort is None else checks.text(cohort, "cohort"),
         stager=None if stager is None else checks.text(stager, "stager"),
-        trained=None if trained is None else _training(trained),
+        trained=None
+        if trained is None
+        else cast(Training, checks.choice(trained, "trained", get_args(Training))),
         strength=strength,
     )
+    if wait_minutes is not None:
+        wait_minutes = checks.number(wait_minutes, "wait_minutes", low=0)
     call = CohortCall(
         profile=loaded,
         options=options,
@@ -395,7 +395,7 @@ def decode_cohort(
         explain=checks.flag(explain, "explain"),
         overwrite=checks.flag(overwrite, "overwrite"),
         jobs=checks.whole(jobs, "jobs"),
-        cluster=_cluster(scheduler, wait_minutes),
+        cluster=None if scheduler is None else Cluster(scheduler, wait_minutes),
         on_outcome=None if on_night is None else lambda outcome: on_night(outcome.id, outcome.error),
     )
     return _result(_decode(call, paths, None if sample_list is None else _path(sample_list, "sample_list")))
@@ -413,11 +413,9 @@ def _decode(call: CohortCall, paths: Sequence[Path], samples: Path | None) -> Ma
 
 
 def _result(manifest: Manifest) -> DecodedCohort:
-    failures = [
-        {"id": each.id, "file": each.file, "error": str(each.error)} for each in manifest.failures
-    ]  # fmt: skip
     if manifest.problems:  # the nights are written, a table of all of them is not
         raise OutputError(manifest.problems[0])
+    failures = ({"id": each.id, "file": each.file, "error": str(each.error)} for each in manifest.failures)
     return DecodedCohort(
         columns_of(manifest.nights),
         tuple(failures),
@@ -444,13 +442,3 @@ def _names(only: object) -> tuple[str, ...]:
     if isinstance(only, str) or not isinstance(only, Sequence):
         raise InputError(f"only is {checks.shown(only)}, expected a list of ids.")
     return tuple(checks.text(name, "only") for name in only)
-
-
-def _training(trained: object) -> Any:
-    return checks.choice(trained, "trained", get_args(Training))
-
-
-def _cluster(scheduler: object, wait_minutes: float | None) -> Cluster | None:
-    if wait_minutes is not None:
-        wait_minutes = checks.number(wait_minutes, "wait_minutes", low=0)
-    return None if scheduler is None else Cluster(scheduler, wait_minutes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import errno
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -37,7 +36,7 @@ from stageguard.formats.outputs import (
 )
 from stageguard.formats.shared_profile import recorded_profile
 from stageguard.measures.grade import KIND, read_card
-from stageguard.profile.profile import Profile, profiles
+from stageguard.profile.profile import Profile
 from stageguard.runner.decode_files import DecodeTask, decode_task
 from stageguard.runner.decode_one import MALFORMED, DecodeOptions, decode_file, is_as_described
 from stageguard.runner.decode_table import TableTask, is_table_unchanged, table_source
@@ -60,10 +59,9 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """All checks of one output, and remarks that are not failures."""
+    """All checks of one output."""
 
     checks: tuple[Check, ...]
-    notes: tuple[str, ...] = ()
     other_version: str | None = None  # that wrote the output, if it names another one than this
 
     @property
@@ -101,10 +99,8 @@ def verify_output(output: Path, source: Path | None = None) -> Verification:
             with TemporaryDirectory() as folder, warnings.catch_warnings():
                 warnings.simplefilter("ignore", StageGuardWarning)
                 checks.append(_decoded_again(path, profile, record, table, Path(folder) / table.name))
-        options = (record if is_night else record["run"])["options"]
         version = str((record["provenance"] if is_night else record["run"])["stageguard"])
-        notes = tuple(_profile_notes(record["profile"], options))
-    return Verification(tuple(checks), notes, None if version == __version__ else version)
+    return Verification(tuple(checks), None if version == __version__ else version)
 
 
 def _decoded_again(
@@ -142,30 +138,23 @@ def _rows(table: Path) -> Iterator[list[str]]:
 
 
 def _compared(written: Iterator[list[str]], again: Iterator[list[str]]) -> Check:
-    """Compare two tables row by row."""
+    """Compare two tables row by row, and say which row differs first."""
     header = next(again)
     if next(written, []) != header:
         return Check("decoded again", False, "has other columns than decode writes")
-    has_ids, stage = header[0] == ID, header.index("stage")
-    n_rows = n_different = epoch = 0
-    first, night, nights = "", "", set[str]()
-    nothing: list[str] = []
+    n_rows = n_different = 0
+    first, nothing = "", list[str]()
     for was, now in zip_longest(written, again, fillvalue=nothing):
-        name = (now or was)[0] if has_ids else ""
-        epoch = epoch + 1 if name == night else 1
-        night = name
-        nights.add(name)
         n_rows += 1
         if was != now:
             n_different += 1
-            stages = [row[stage] if len(row) > stage else "nothing" for row in (was, now)]
-            of = f"night {read_cell(name)[:40]}, " * has_ids
-            first = first or f"{of}epoch {epoch}: {stages[0]} now {stages[1]}"
+            night = f"night {read_cell((now or was)[0])[:40]}, " if header[0] == ID else ""
+            stages = [dict(zip(header, row, strict=False)).get("stage", "nothing") for row in (was, now)]
+            first = first or f"{night}row {n_rows}: {stages[0]} now {stages[1]}"
     if n_different:
         finding = f"{n_different:,} of {n_rows:,} epochs differ (the first is {first})"
         return Check("decoded again", False, finding)
-    of = f" of {len(nights):,} night{'s' * (len(nights) != 1)}" * has_ids
-    return Check("decoded again", True, f"all {n_rows:,} epoch{'s' * (n_rows != 1)}{of} the same")
+    return Check("decoded again", True, f"all {n_rows:,} epoch{'s' * (n_rows != 1)} the same")
 
 
 def _table_and_sidecar(output: Path) -> tuple[Path, Path]:
@@ -217,12 +206,8 @@ def errors_of_record(sidecar: Path) -> Iterator[None]:
     """Turn errors from malformed values in a record into one error that names the sidecar."""
     try:
         yield
-    except StageGuardError:
+    except (StageGuardError, OSError):
         raise
-    except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:  # no file that can be there has such a name
-            raise
-        raise file_error(sidecar, "records a file name that is too long, so it was edited.") from None
     except MALFORMED as error:
         raise file_error(sidecar, record_fault(error)) from None
 
@@ -278,19 +263,6 @@ def _recorded_input(folder: Path, recorded: dict[str, Any]) -> Path:
     return path if is_it and file_sha256(path) == recorded["sha256"] else beside
 
 
-def _profile_notes(recorded: dict[str, Any], options: dict[str, Any]) -> list[str]:
-    """Return a remark if another profile of that name is installed, which is not a failure."""
-    if recorded["name"] not in profiles():
-        return []
-    installed = Profile.load(recorded["name"])
-    named = options.get("stager"), options.get("cohort")
-    used = installed.at_strength(options.get("strength")).for_nights_of(*named)
-    if recorded["sha256"] in (used.sha256, installed.sha256):  # cohort tables record the latter
-        return []
-    name = recorded["name"]
-    return [f"the profile {name!r} installed here differs from the recorded one, which was used."]
-
-
 # grade cards
 
 
@@ -311,17 +283,14 @@ def verify_card(path: Path) -> Verification:
     card, is_whole = read_card(path)
     checks = [as_written("card", path, same=is_whole)]
     with errors_of_record(path):
-        described = [
-            each
-            for night in card.nights if night.files
-            for each in (night.files["night"], *night.files["experts"]) if each
-        ]  # fmt: skip
+        files = [night.files for night in card.nights if night.files]
+        described = [each for one in files for each in (one["night"], *one["experts"]) if each]
         wrong = list(_wrong_files(path.parent, described))
     if described:
         finding = f"other: {', '.join(wrong[:3])}" if wrong else f"{len(described)} as recorded"
         checks.append(Check("files", not wrong, finding))
     version = card.facts.version
-    return Verification(tuple(checks), other_version=version if version != __version__ else None)
+    return Verification(tuple(checks), version if version != __version__ else None)
 
 
 def _wrong_files(folder: Path, described: Sequence[dict[str, Any]]) -> Iterator[str]:

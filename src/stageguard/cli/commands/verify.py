@@ -43,8 +43,6 @@ def verify(output: Path, source: Path | None, as_json: bool) -> None:
         out = Console()
         rows = [("ok" if check.ok else "DIFFERS", check.name, check.finding) for check in verification.checks]
         out.table(("", "check", "finding"), rows)
-        for note in verification.notes:
-            out.print(f"Note: {one_line(note)}")
         verdict = "verified" if verification.ok else "NOT verified"
         if verification.other_version is not None:
             verdict += (
