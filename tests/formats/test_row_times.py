@@ -10,7 +10,7 @@ import pytest
 import stageguard as sg
 from messages import mentions, naming
 from stageguard.errors import FileFormatError, StageGuardError
-from stageguard.formats.tables.row_times import meaning_of, parse_cells
+from stageguard.formats.tables.times import meaning_of, parse_cells
 
 P = np.random.default_rng(6).dirichlet(np.ones(5), 4)
 NAMES = ("W", "N1", "N2", "N3", "R")

@@ -23,7 +23,7 @@ from stageguard.formats.hypnogram import STAGE_COLUMNS, UNSCORED_WORDS, is_stage
 from stageguard.formats.night import Event, Events, FileOptions, Night, RawHypnogram
 from stageguard.formats.recordings.raw import LONGEST_SECONDS
 from stageguard.formats.tables.table import Table, as_number
-from stageguard.formats.tables.timing import TOLERANCE, durations_by_onsets
+from stageguard.formats.tables.times import TOLERANCE, durations_by_onsets
 from stageguard.night.stages import AASM5, UNSCORED_NAME, StageScheme, canonical_name
 
 _PREFIX = re.compile(r"(sleep[ _])?stage\b", re.IGNORECASE)

@@ -35,10 +35,9 @@ from stageguard.formats.tables.delimited import (
     split_rows,
 )
 from stageguard.formats.tables.frames import array_table, density_of_frame
-from stageguard.formats.tables.one_night import is_night_column
 from stageguard.formats.tables.probabilities import Layout, choose_columns, density_of_table, find_layout
-from stageguard.formats.tables.row_times import meaning_of
-from stageguard.formats.tables.table import Cells, Table, cell_text
+from stageguard.formats.tables.table import Cells, Table, cell_text, is_night_column
+from stageguard.formats.tables.times import meaning_of
 from stageguard.formats.tools.parquet import (
     faults_of_arrow,
     open_parquet,

@@ -16,9 +16,8 @@ from stageguard.errors import PinError, did_you_mean
 from stageguard.files import file_error, read_cell
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.formats.tables.probabilities import other_columns
-from stageguard.formats.tables.row_times import meaning_of
 from stageguard.formats.tables.table import NAMELESS, Table, as_number, is_number
-from stageguard.formats.tables.timing import TOLERANCE, Timing, read_timing
+from stageguard.formats.tables.times import TOLERANCE, Timing, meaning_of, read_timing
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.timing import Moment, seconds_between
 from stageguard.storage import location

@@ -13,7 +13,7 @@ from stageguard.formats import registry
 from stageguard.formats.annotations import in_order, is_taken_for_stage
 from stageguard.formats.file_format import FileFormat
 from stageguard.formats.night import Event, Events, Night
-from stageguard.formats.tables.timing import TOLERANCE
+from stageguard.formats.tables.times import TOLERANCE
 from stageguard.night.timing import part_of, seconds_between
 
 PREFIX = "Event "

@@ -34,7 +34,7 @@ from stageguard.formats.tables.frames import (
     stage_table,
 )
 from stageguard.formats.tables.table import Table
-from stageguard.formats.tables.timing import RowTimes, read_timing
+from stageguard.formats.tables.times import RowTimes, read_timing
 from stageguard.formats.tools import yasa
 from stageguard.formats.tools.arrays import FIVE, array_density
 from stageguard.formats.tools.luna import from_stage_rows

@@ -21,7 +21,7 @@ from stageguard.errors import FileFormatError, warn
 from stageguard.files import file_error, json_lines, read_file, write_cell, write_together
 from stageguard.formats.sniffing import header_cells
 from stageguard.formats.tables.delimited import read_delimited
-from stageguard.formats.tables.one_night import DECODED_COLUMNS
+from stageguard.formats.tables.table import DECODED_COLUMNS
 from stageguard.guard.explain import changed_by
 from stageguard.lazy import load
 from stageguard.storage import is_remote, location, relative_address

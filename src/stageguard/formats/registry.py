@@ -28,7 +28,7 @@ from stageguard.formats.outputs import is_own_table as has_own_columns
 from stageguard.formats.sniffing import Sniff
 from stageguard.formats.tables.probabilities import FORMATS as TABLES
 from stageguard.formats.tables.probabilities import stage_of
-from stageguard.formats.tables.timing import TIMING_COLUMNS
+from stageguard.formats.tables.times import TIMING_COLUMNS
 
 GROUP = "stageguard.formats"  # entry points of other packages: a name and a `FileFormat`
 PURPOSES = {"density": "probabilities", "hypnogram": "hypnograms", "write": "writing"}

@@ -14,10 +14,16 @@ from stageguard.checks import array_of, type_name
 from stageguard.files import file_error
 from stageguard.formats.density import NAMES_NO_STAGES, listed
 from stageguard.formats.night import FileOptions, RawDensity, RawHypnogram, Where
-from stageguard.formats.tables.one_night import DECODED_COLUMNS
 from stageguard.formats.tables.probabilities import choose_columns, density_of_table, stage_of
-from stageguard.formats.tables.row_times import INDEX, meaning_of, nameless_index
-from stageguard.formats.tables.table import NAMELESS, NO_INDEX, IndexColumns, Table, time_cells
+from stageguard.formats.tables.table import (
+    DECODED_COLUMNS,
+    NAMELESS,
+    NO_INDEX,
+    IndexColumns,
+    Table,
+    time_cells,
+)
+from stageguard.formats.tables.times import INDEX, meaning_of, nameless_index
 from stageguard.formats.tools import luna, yasa
 
 Raw = TypeVar("Raw", RawDensity, RawHypnogram)

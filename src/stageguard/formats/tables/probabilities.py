@@ -29,10 +29,8 @@ from stageguard.formats.tables.delimited import (
     rows_below,
     split_line,
 )
-from stageguard.formats.tables.one_night import refuse_several
-from stageguard.formats.tables.row_times import meaning_of, nameless_index, row_times
-from stageguard.formats.tables.table import NAMELESS, Table, is_number, row_name
-from stageguard.formats.tables.timing import RowTimes, read_timing
+from stageguard.formats.tables.table import NAMELESS, Table, is_number, refuse_several, row_name
+from stageguard.formats.tables.times import RowTimes, meaning_of, nameless_index, read_timing, row_times
 from stageguard.night.stages import canonical_name
 
 LONGEST_NAME = 80  # most characters of a column name that may be a stage

@@ -37,10 +37,9 @@ from stageguard.formats.night import (
 )
 from stageguard.formats.sniffing import has_columns, header_cells, holds_words, read_head, whole_lines
 from stageguard.formats.tables.delimited import read_rows, read_text, split_line, text_lines
-from stageguard.formats.tables.one_night import refuse_several
 from stageguard.formats.tables.probabilities import choose_columns, load_table, stage_values
-from stageguard.formats.tables.table import Table, as_number, row_name
-from stageguard.formats.tables.timing import MOST_MISSING
+from stageguard.formats.tables.table import Table, as_number, refuse_several, row_name
+from stageguard.formats.tables.times import MOST_MISSING
 from stageguard.formats.tools.text import read_stage_lines
 from stageguard.formats.write import number, plain_text, stage_words
 from stageguard.night.stages import canonical_name

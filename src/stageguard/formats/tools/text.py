@@ -54,10 +54,8 @@ from stageguard.formats.tables.delimited import (
     split_line,
     text_lines,
 )
-from stageguard.formats.tables.one_night import refuse_several
-from stageguard.formats.tables.row_times import INDEX, nameless_index, row_times
-from stageguard.formats.tables.table import NAMELESS, Table, as_number, row_name
-from stageguard.formats.tables.timing import TOLERANCE, RowTimes, read_timing
+from stageguard.formats.tables.table import NAMELESS, Table, as_number, refuse_several, row_name
+from stageguard.formats.tables.times import INDEX, TOLERANCE, RowTimes, nameless_index, read_timing, row_times
 from stageguard.formats.tools.arrays import load_plain
 from stageguard.guard.decoding import steered_by
 from stageguard.measures.cohort import DecodedFacts
