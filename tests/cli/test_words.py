@@ -171,4 +171,4 @@ def test_a_terminal_with_few_letters_is_no_error(nights, tmp_path, options):
     if options:
         assert json.loads(ran.stdout.splitlines()[0])["id"] == "nüt"
     else:
-        assert "Mean \\xb1 standard deviation" in ran.stdout
+        assert "Mean \\xb1 SD over 2 nights" in ran.stdout

@@ -16,8 +16,8 @@ from stageguard.cli.outcomes import (
     PARTIAL_FAILURE,
     first_few,
     is_worth_saying,
+    look_at,
     print_headline,
-    print_look_at,
     print_notes,
     print_problems,
     print_read,
@@ -211,7 +211,7 @@ def _print_cohort(manifest: Manifest, out: Console) -> None:
     out.print(looking_like_experts(judged, [one_line(row.id) for row in rows]))
     early = [one_line(row.id) for row in rows if row.early_rem_removed]
     out.list("Early REM removed", [few(early)] if early else [])
-    print_look_at({row.id: row.look_at for row in rows}, out)
+    out.list("Look at", look_at({row.id: row.look_at for row in rows}))
     steps = Counter(f"{row.rule}, {row.step}" for row in rows).most_common()
     out.list("Strength", ["; ".join(f"{text} ({n:,})" for text, n in steps)])
     out.list("Warning", _counted(manifest.warnings))

@@ -16,6 +16,7 @@ from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.night import UNSAID_TRAINING
 from stageguard.report.numbers import sentence
 from stageguard.report.summary import RecordingFacts
+from stageguard.report.words import few
 from stageguard.runner.manifest import MOST_IN_FULL
 from stageguard.runner.pool import Cluster, executor_for
 from stageguard.runner.run import Outcome, TaskType, Value, run_files, succeeded
@@ -99,16 +100,13 @@ def placed(cell: str, place: str) -> Piece:
     return cell, PLACE_STYLE.get(place, "")
 
 
-def print_look_at(reasons: Mapping[str, str], out: Console, where: str = "Column look_at says why") -> None:
-    """Name the nights that somebody should look at: all of a few nights, the first of very many."""
-    names = [name for name, reason in reasons.items() if reason]
-    if not names:
-        return
+def look_at(reasons: Mapping[str, str], where: str = "column look_at says why") -> list[str]:
+    """Return which nights somebody should look at, by name, or why if there is one night."""
+    names = [one_line(name) for name, reason in reasons.items() if reason]
+    if not names or len(reasons) == 1:
+        return [reason for reason in reasons.values() if reason]
     most = MOST_ROWS if len(reasons) <= MOST_ROWS else MOST_NOTES
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    listed = f"{', '.join(map(one_line, names[:most]))}{more}"
-    of = f"{len(names):,} of {count(len(reasons), 'night')}"
-    out.list("LOOK AT THESE NIGHTS", [f"{of}: {listed}. {where}."])
+    return [f"{len(names):,} of {count(len(reasons), 'night')}: {few(names, most)} ({where})"]
 
 
 def print_review(out: Console) -> None:

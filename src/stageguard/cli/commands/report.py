@@ -18,7 +18,7 @@ from stageguard.cli import options as opt
 from stageguard.cli.cohort_nights import CohortReader, grouping
 from stageguard.cli.command import command, option, packed
 from stageguard.cli.decoded import print_summary
-from stageguard.cli.outcomes import end, print_look_at, print_notes, print_review, run_shown
+from stageguard.cli.outcomes import end, look_at, print_notes, print_review, run_shown
 from stageguard.cli.scored_files import (
     ReadOptions,
     decode_night,
@@ -424,7 +424,7 @@ def _say(
         out = Console()
         reasons = {outcome.id: outcome.result.look_at for outcome in outcomes if outcome.ok}
         out.print(looking_like_experts(judged, [*map(one_line, reasons)]), style="bold")
-        print_look_at(reasons, out, "The page says why")
+        out.list("Look at", look_at(reasons, "the page says why"))
         print_notes(notes, as_json=False)
         out.list("Wrote", [page])
         print_review(out)

@@ -24,8 +24,8 @@ from stageguard.cli.intervals import (
     measure_intervals,
     withhold_by_stager,
 )
-from stageguard.cli.outcomes import MOST_ROWS, end, print_look_at, run_shown
-from stageguard.cli.render import print_line, write_tables
+from stageguard.cli.outcomes import MOST_ROWS, end, first_few, length_words, look_at, run_shown
+from stageguard.cli.render import Answer, print_line, write_tables
 from stageguard.cli.scored_files import (
     ReadOptions,
     find_scored,
@@ -33,17 +33,17 @@ from stageguard.cli.scored_files import (
     scored_reading_options,
 )
 from stageguard.cli.stats_tables import (
-    check_suffix,
-    paper_text,
-    print_errors,
-    print_groups,
-    print_judged,
-    print_means,
-    print_nights,
-    print_one,
+    SUFFIXES,
+    errors_table,
+    group_tables,
+    judged,
+    means_table,
+    night_table,
+    nights_table,
+    paper_table,
     validity_of_night,
 )
-from stageguard.cli.terminal import Console, count, one_line
+from stageguard.cli.terminal import count, one_line
 from stageguard.errors import InputError
 from stageguard.files import check_places, real_path, write_text_atomic
 from stageguard.formats.cohort_files import (
@@ -75,7 +75,8 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.period import find_sleeps
 from stageguard.night.quantities import NIGHT, steered_words
 from stageguard.night.timing import Moment, lights_window, part_of
-from stageguard.report.words import marks_words, mixed_epochs_words
+from stageguard.report.numbers import sentence
+from stageguard.report.words import looking_like_experts, marks_words, mixed_epochs_words
 from stageguard.runner.inputs import Input, named_once
 from stageguard.runner.run import Outcome, succeeded
 
@@ -179,7 +180,10 @@ def stats(
         which = "--intervals" if intervals else "--sleeps"
         raise UsageError(f"{which} takes none of --table, --lights-on-phase, --by, --expert and --grade.")
     if paper is not None:
-        check_suffix(paper)
+        if paper.suffix.lower() not in SUFFIXES:
+            raise UsageError(
+                f"--table is {str(paper)!r}, expected a name that ends in {', '.join(SUFFIXES)}."
+            )
         check_places([paper], overwrite=overwrite)  # before minutes of work
         if output is not None and real_path(paper) == real_path(output):
             raise UsageError("--table and --output name one file, expected two.")
@@ -226,7 +230,7 @@ def stats(
         if output is not None:
             result.written = write_cohort(result.cohort, output, overwrite=overwrite, spare=spare)
         if paper is not None:
-            text = paper_text(result.cohort, paper, result.notes)
+            text = paper_table(result.cohort, result.notes).text(SUFFIXES[paper.suffix.lower()])
             write_text_atomic(paper, text, overwrite=overwrite, spare=spare)
             result.written.append(paper)
     if as_json:
@@ -234,7 +238,7 @@ def stats(
             print_line(outcome)
         print_line({"cohort": result.to_dict()})
     else:
-        print_stats(result)
+        answer_of(result).show()
     end(outcomes, as_json=as_json)
 
 
@@ -449,35 +453,53 @@ def _notes(nights: Sequence[StatsRow], reader: CohortReader, *, wants_experts: b
     return notes
 
 
-def print_stats(result: CohortResult) -> None:
-    """Print the main tables; the written files hold the rest."""
+def answer_of(result: CohortResult) -> Answer:
+    """Return the main tables and remarks; the written files hold the rest."""
     cohort = result.cohort
     if cohort is None:
-        return
-    out = Console()
+        return Answer()
+    answer, done = Answer(), succeeded(result.outcomes)
+    looks = judged(cohort.nights)
     if any(facts.start for facts in cohort.facts):  # a mean over nights and naps says nothing
-        print_nights(cohort.table, cohort.facts, out)
+        answer.tables = [nights_table(cohort.table, cohort.facts)]
     elif len(cohort.nights) == 1:
-        print_one(cohort, out)
+        (night,), (facts,) = cohort.nights, cohort.facts
+        answer.lead = [f"{one_line(night.night_id)} · {length_words(facts.n_epochs, facts.epoch_seconds)}"]
+        answer.tables = [night_table(cohort)]
+        if facts.epochs_changed is not None:
+            answer.after = [f"{count(facts.epochs_changed, 'epoch')} changed."]
+        if (validity := validity_of_night(night)) is not None:
+            answer.lead.append((sentence(validity.verdict), "bold"))
+            outside = [f"{name} {validity.indicators[name].place}" for name in validity.outside]
+            answer.remarks["Outside the expert range"] = [", ".join(outside)] if outside else []
+            answer.remarks["Uncommon transitions"] = _counted(validity.rare_pairs)
+            answer.remarks["Bouts below the profile's minimum"] = _counted(validity.bouts_below_minimum)
+        whys = [text for each in night.compared.measures.values() for text in each.reasons.values()]
+        answer.remarks["Why n/a"] = dict.fromkeys(whys)
     else:
-        print_judged({night.night_id: validity_of_night(night) for night in cohort.nights}, out)
         if not result.written and len(cohort.nights) <= MOST_ROWS:
-            print_nights(cohort.table, cohort.facts, out)
-        print_means(cohort.compared, cohort.card, out)
-        if cohort.errors:
-            print_errors(cohort, out)
-    if cohort.differences:
-        print_groups(cohort.table, cohort.differences, out)
+            answer.tables.append(nights_table(cohort.table, cohort.facts))
+        answer.tables.append(means_table(cohort))
+        if looks:
+            answer.lead = [(looking_like_experts([*looks.values()], [*map(one_line, looks)]), "bold")]
+    answer.tables += [errors_table(cohort)] if cohort.errors else []
+    answer.tables += group_tables(cohort.table, cohort.differences)
+    reasons = {outcome.id: outcome.result.look_at for outcome in done}
     convention = (
         f"sleep statistics by the {cohort.options.convention} convention; a lasting REM bout is one of "
         f"{cohort.options.min_first_rem_seconds:g} s or more"
     )
     steered = [steered_words(cohort.table.n_steered)] if cohort.table.n_steered else []
-    done = succeeded(result.outcomes)
-    print_look_at({outcome.id: outcome.result.look_at for outcome in done}, out, "--json says why")
-    warned = [f"{outcome.id}: {one_line(text)}" for outcome in done for text in outcome.warnings]
-    out.list("Warning", warned[:MOST_WARNINGS])
-    if len(warned) > MOST_WARNINGS:
-        out.print(f"  and {len(warned) - MOST_WARNINGS} more, all of them in --json")
-    out.list("Note", [convention, *steered, *result.notes])
-    out.list("Wrote", result.written)
+    warned = (f"{outcome.id}: {text}" for outcome in done for text in outcome.warnings)
+    answer.remarks |= {
+        "Look at": look_at(reasons, "--json says why"),
+        "Warning": first_few(warned, "warning", MOST_WARNINGS),
+        "Note": [convention, *steered, *result.notes],
+        "Wrote": result.written,
+    }
+    return answer
+
+
+def _counted(found: Mapping[str, int]) -> list[str]:
+    counts = [f"{name} {n}" for name, n in found.items() if n]
+    return [", ".join(counts)] if counts else []
