@@ -1,60 +1,53 @@
-"""Write the rows that docs/bench.md shows. Measures nothing.
-
-On the page, `<!-- rows: NAME: PART; PART -->` stands for the rows of one result whose name has one of the
-parts, or for all of them, and `<!-- rows: missed -->` for the goals that were missed.
-"""
+"""Write the table of speed in docs/real-nights.md from the last results. Measures nothing."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from _common import RESULTS, Row, cells_of
 
-PAGE = Path(__file__).parents[1] / "docs" / "bench.md"
-MARKS = re.compile(r"(<!-- rows: (\w+)(?:: ([^>]+))? -->\n).*?(<!-- end -->)", re.DOTALL)
+PAGE = Path(__file__).parents[1] / "docs" / "real-nights.md"
+BEGIN, END = "<!-- speed -->\n", "<!-- end of speed -->"
+NIGHT = "one night, T = 960, human-psg-5: "
+SHOWN = {  # result -> names of its rows, in the order of the table
+    "kernel": (
+        "kernel, T = 1,000, K = 5, minimum bouts 2,2,3,3,2",
+        "sg.decode, fixed, no minimum bouts",
+        "import stageguard",
+    ),
+    "goals": (
+        f"{NIGHT}hmmlearn's decode",
+        f"{NIGHT}sg.decode, night that flickers",
+        f"{NIGHT}sg.decode, night that does not",
+        f"{NIGHT}sg.decode, fixed weight",
+        f"{NIGHT}posterior at one setting, night that flickers",
+        "24 h, T = 21,600, K = 3: fixed weight",
+        "stageguard decode night.csv / import numpy",
+    ),
+    "peers": (
+        "T = 1,000, K = 5: hmmlearn, 50 states",
+        "T = 1,000, K = 5: hmmlearn, 12 states",
+        "T = 1,000, K = 5: pytorch-crf at its fastest, 50 states",
+    ),
+    "cohort": ("3,000 nights, decoded and written", "a whole night, compared with pandas.read_csv"),
+    "stage": ("sg.stage by YASA, T = 960: the whole call",),
+}
 
 
-def documents() -> dict[str, dict[str, Any]]:
-    """Return every result by its name."""
-    return {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(RESULTS.glob("*.json"))}
-
-
-def lines(header: str, alignment: str, rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table."""
-    body = (f"| {' | '.join(cells)} |".replace("  ", " ") for cells in rows)
-    return "\n".join([header, alignment, *body]) + "\n"
-
-
-def chosen(document: dict[str, Any], parts: Sequence[str]) -> str:
-    """Return the rows whose name has one of the parts, or all rows."""
-    names = [row["what"] for row in document["rows"]]
-    if lost := [part for part in parts if not any(part in name for name in names)]:
-        raise SystemExit(f"docs/bench.md: no row of {document['title']!r} has {lost}")
-    rows = [Row(**row) for row in document["rows"] if any(part in row["what"] for part in parts or [""])]
-    return lines("| | value | unit |", "|---|--:|---|", [cells_of(row)[:3] for row in rows])
-
-
-def missed(results: dict[str, dict[str, Any]]) -> str:
-    """Return the goals that were missed, of all results."""
-    rows = [cells_of(Row(**row)) for document in results.values() for row in document["rows"]]
-    found = [cells for cells in rows if cells[-1].startswith("missed")]
-    return lines("| | value | unit | goal | |", "|---|--:|---|--:|---|", found)
+def table() -> str:
+    """Return the rows shown, each with its goal and whether it was met."""
+    lines = ["| | value | unit | goal | |", "|---|--:|---|--:|---|"]
+    for result, names in SHOWN.items():
+        document = json.loads((RESULTS / f"{result}.json").read_text("utf-8"))
+        rows = {row["what"]: row for row in document["rows"]}
+        lines += [f"| {' | '.join(cells_of(Row(**rows[name])))} |" for name in names]
+    return "\n".join(lines).replace("  ", " ") + "\n"
 
 
 def main() -> None:
-    results = documents()
-
-    def table(match: re.Match[str]) -> str:
-        if match[2] == "missed":
-            return f"{match[1]}{missed(results)}{match[4]}"
-        parts = match[3].split("; ") if match[3] else []
-        return f"{match[1]}{chosen(results[match[2]], parts)}{match[4]}"
-
-    PAGE.write_text(MARKS.sub(table, PAGE.read_text("utf-8")), "utf-8")
+    before, rest = PAGE.read_text("utf-8").split(BEGIN, 1)
+    PAGE.write_text(f"{before}{BEGIN}{table()}{END}{rest.split(END, 1)[1]}", "utf-8")
 
 
 if __name__ == "__main__":

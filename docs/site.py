@@ -1,4 +1,4 @@
-"""What the site needs beside its pages: results and examples of other folders, and the reference."""
+"""What the site needs beside its pages: results and examples of other folders, help, and the reference."""
 
 from __future__ import annotations
 
@@ -84,6 +84,8 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         page.meta["search"] = {"boost": 0.3}
     elif page.file.src_uri == "glossary.md":
         page.meta["search"] = {"boost": 3}
+    elif page.file.src_uri == "commands.md":
+        markdown = markdown.replace("<!-- commands -->", helps())
     elif page.file.src_uri == "index.md":
         page.meta["hide"] = ["navigation"]  # it lists every page itself
     depth = "../" * page.file.src_uri.count("/")
@@ -93,6 +95,21 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         return f"]({depth}{_as_page(match[1], '')[0]}"
 
     return ROOT_PAGES.sub(inside, OUTSIDE.sub(inside, markdown))
+
+
+def helps() -> str:
+    """Return the help of every command, as the program prints it."""
+    import click
+
+    from stageguard.cli.app import SHORT_HELP, stageguard
+
+    texts = []
+    root = click.Context(stageguard, info_name="stageguard")
+    for name in SHORT_HELP:
+        command = stageguard.get_command(root, name)
+        context = click.Context(command, info_name=name, parent=root, terminal_width=92, max_content_width=92)
+        texts.append(f"## {name}\n\n```text\n{command.get_help(context)}\n```\n")
+    return "\n".join(texts)
 
 
 def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -143,8 +160,8 @@ FORMATS = """# Formats
 
 P: read as probabilities. H: read as a hypnogram. W: written. *Without*: what the format cannot store, or, if
 it is only read, what you may have to give. *All but the stages*: without probabilities, start time, epoch
-length, part of an epoch before the first, scorer and other annotations. [Bring your stager](../formats.md)
-says how files are recognised and what is assumed.
+length, part of an epoch before the first, scorer and other annotations. [Formats](../formats.md) says
+how files are recognised and what is assumed.
 """
 
 

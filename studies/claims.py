@@ -1,6 +1,6 @@
-"""Compare the claims of the paper with the committed studies: writes docs/claims.md and build/studies/across.
+"""Compare the claims of the paper with the committed studies: writes a table into docs/fidelity.md.
 
-python studies/claims.py        after `cp FOLDER/results.* studies/results/NAME`
+python studies/claims.py        and build/studies/across; after `cp FOLDER/results.* studies/results/NAME`
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ from stageguard.study.tables import (
 
 ROOT = Path(__file__).parents[1]
 RESULTS, ACROSS = ROOT / "studies" / "results", ROOT / "build" / "studies" / "across"
-PAGE, NUMBERS = ROOT / "docs" / "claims.md", "claims.md"  # numbers by study are in ACROSS
+PAGE = ROOT / "docs" / "fidelity.md"
+REASONS, NUMBERS = "claims.md", "claims-by-study.md"  # in ACROSS
+BEGIN, END = "<!-- claims -->\n", "<!-- end of claims -->"
+SIGNS = {"holds": "✓", "holds in part": "~", "does not hold here": "✗"}
 REAL = ("sleep-edf", "sleep-edf-published", "sleep-edf-5", "dod-h", "sleep-accel", "sleep-accel-2", "slpdb")
 NAMES = (*REAL, "mouse-sim", "radar-sim")
 
@@ -712,6 +715,22 @@ def verdicts_table(studies: Mapping[str, Results]) -> str:
     return table(head, rows, len(head))
 
 
+def short_table(studies: Mapping[str, Results]) -> str:
+    """Return all claims with a sign and what was counted, as docs/fidelity.md shows them."""
+
+    def signed(words: str) -> str:
+        verdict, _, counted = words.strip("*").partition("*, ")
+        return f"{SIGNS[verdict]} {counted.replace(' of ', '/')}" if counted else ""
+
+    head = ["", "claim", "the paper", *(guard.title for guard in GUARDS)]
+    rows = [
+        [str(number), claim.says.rstrip("."), claim.paper]
+        + [signed(verdict(claim, studies.values(), guard)) for guard in GUARDS]
+        for number, claim in enumerate(CLAIMS, 1)
+    ]
+    return table(head, rows, 3)
+
+
 def error_ratio(before: Rows, after: Rows) -> float:
     """Return the geometric mean over sleep statistics of the mean error after divided by that before."""
     logs = []
@@ -757,8 +776,8 @@ def details(guard: Guard, studies: Mapping[str, Results]) -> str:
 INTRODUCTION = """# The paper's claims, and what our studies found
 
 {summary}
-The numbers of each study are in `build/studies/across`, written by `make tables`; `studies/claims.py` writes
-both from `studies/results`.
+The numbers of each study are in [claims by study](claims-by-study.md); `studies/claims.py` writes both from
+`studies/results`.
 
 Networks learned for 300 steps (slpdb and simulated cohorts: 150) of 16 sequences of 100 epochs, and were
 tested on subjects they had not seen. They are small and work on features; `sleep-edf-published` has two of
@@ -776,9 +795,9 @@ VERDICTS = f"""## Verdicts
 Counted over networks (or errors, classes and so on) of real nights; simulated cohorts carry no verdict.
 *Holds*: *counted if* is so in {100 * HOLDS:.0f} % or more of what was counted; *does not
 hold here*: in {100 * FAILS:.0f} % or less. An empty cell: the guard is no part of the claim. "Published
-rules" are [those printed](fidelity.md), with transitions counted on each fold's training subjects: on
-networks trained with the penalty, or alone on plain networks. "Released rules" are those of [the authors'
-code](fidelity.md#the-authors-released-code), on networks trained with the penalty where there are such.
+rules" are those printed, with transitions counted on each fold's training subjects: on
+networks trained with the penalty, or alone on plain networks. "Released rules" are those of the authors'
+code, on networks trained with the penalty where there are such.
 The calibrated guard is `fit` on each fold's validation subjects.
 """
 
@@ -790,7 +809,7 @@ over networks; in brackets the best and the worst network. Below 1, the guard he
 
 DETAILS = """# The paper's claims by study
 
-The claims and their verdicts are on the page of [the paper's claims](../../docs/claims.md).
+The claims and their verdicts are in [claims](claims.md).
 
 Smallest and largest value, and for how many of what was counted the claim holds: "1.2 to 3.4; 2 of 6". An
 empty cell: the study does not vary this.
@@ -915,8 +934,10 @@ def main() -> None:
             f"{RESULTS}: holds none of the studies {', '.join(NAMES)}. "
             f"Copy results.json and results.parquet of one to {RESULTS / NAMES[0]}."
         )
-    PAGE.write_text(page(studies), "utf-8")
+    before, rest = PAGE.read_text("utf-8").split(BEGIN, 1)
+    PAGE.write_text(f"{before}{BEGIN}{short_table(studies)}{END}{rest.split(END, 1)[1]}", "utf-8")
     ACROSS.mkdir(parents=True, exist_ok=True)
+    (ACROSS / REASONS).write_text(page(studies), "utf-8")
     tables = across_tables(list(studies.values()))
     write_tables(tables, ACROSS, ("md", "csv"))
     (ACROSS / NUMBERS).write_text(numbers_page(studies), "utf-8")

@@ -24,6 +24,12 @@ def blocks(page: str, language: str) -> list[str]:
     )
 
 
+def test_the_documents_are_short():
+    pages = sorted((ROOT / "docs").rglob("*.md"))
+    assert len(pages) <= 20
+    assert sum(len(page.read_text("utf-8").split()) for page in pages) <= 23_000
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_inside_the_repository_lead_somewhere(page):
     """But for those into the reference, which the site's strict build makes and checks."""

@@ -15,15 +15,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
+import stageguard as sg
 from cli_runner import Ran, Runner, all_commands, examples_of
 from stageguard.cli.app import SHORT_HELP
 from stageguard.errors import StageGuardWarning
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-SLOW = {"study.md"}  # it trains networks
+SLOW = {"training.md"}  # it trains networks
 LANGUAGES = {"sh", "python", "toml", "text"}
 REASONS = {"installs", "downloads", "needs the dataset", "needs another program"}
 FENCED = re.compile(
@@ -33,9 +35,19 @@ SHOWN = re.compile(r"\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NEEDS = {  # package -> what on a page needs it
     "torch": re.compile(r"^(import torch|from stageguard\.nn|stageguard (train|study) )", re.MULTILINE),
     "yasa": re.compile("--stager yasa"),
+    "onnx": re.compile("--onnx"),
     "keras": re.compile("--stager sleepecg"),
     "distributed": re.compile('scheduler="local"'),
 }
+CONFIG = """data = "wrists"
+dataset = "sleep-accel"
+recipe = "actigraphy"
+output = "model"
+backbone = "accusleep"
+profile = "human-actigraphy-2"
+penalty_weight = 0.0
+steps = 4
+"""
 COMMAND = re.compile(r"^(\$ |stageguard [a-z])", re.MULTILINE)
 
 
@@ -128,17 +140,57 @@ def test_what_a_page_shows_has_a_language(page):
         assert block.language == "sh" or not COMMAND.search(block.text)
 
 
-def shown_commands(page: Path) -> list[list[str]]:
-    return [words for block in blocks(page) if block.language == "sh" for words, _ in commands(block)]
+def test_every_command_on_the_page_of_commands_exists():
+    text = (ROOT / "docs" / "commands.md").read_text("utf-8")
+    assert set(re.findall(r"^\|[^|]*\| `(\w+)` \|", text, re.MULTILINE)) <= set(SHORT_HELP)
 
 
-def test_the_page_of_commands_has_an_example_of_every_one():
-    assert set(SHORT_HELP) == {words[1] for words in shown_commands(ROOT / "docs" / "commands.md")}
+def nights_of_help() -> None:
+    """Write what the examples of help read."""
+    for folder in ("nights", "experts"):
+        Path(folder).mkdir()
+    groups = ["id\tgroup"]
+    for k in range(4):
+        made = sg.simulate_night("human-psg-5", hours=1, seed=k)
+        made.density.save(f"nights/n{k}.csv")
+        made.expert.save(f"experts/n{k}.txt")
+        for number, scorer in enumerate(("anna", "ben", "carl")):
+            Path("scored", scorer).mkdir(parents=True, exist_ok=True)
+            moved = np.roll(made.expert.labels, number)
+            sg.Hypnogram(moved, "aasm5", 30).save(f"scored/{scorer}/n{k}.txt")
+        groups.append(f"n{k}\t{'ab'[k % 2]}")
+    Path("groups.tsv").write_text("\n".join(groups) + "\n")
+    night = sg.simulate_night("human-psg-5", seed=1)
+    for name in ("night.csv", "c3.csv", "c4.csv"):
+        night.density.save(name)
+    night.expert.save("expert.txt")
+    sg.Hypnogram(np.roll(night.expert.labels, 1), "aasm5", 30).save("expert-2.txt")
+    Path("config.toml").write_text(CONFIG)
 
 
-@pytest.mark.parametrize("path", all_commands())
-def test_examples_of_help_are_on_a_page_and_run_there(path):
-    shown = [words for page in ("commands", "study") for words in shown_commands(ROOT / f"docs/{page}.md")]
-    examples = examples_of(all_commands()[path])
-    assert examples
-    assert [line for line in examples if shlex.split(line, comments=True) not in shown] == []
+def test_examples_of_help_run(tmp_path, monkeypatch, capsys):
+    """But those of review, which serves a page, and of study, which are on the page of training."""
+    if missing := [package for package in ("torch", "onnx", "yasa") if find_spec(package) is None]:
+        pytest.skip(f"needs {', '.join(missing)}")
+    monkeypatch.chdir(tmp_path)
+    nights_of_help()
+    run, known = Runner(capsys), all_commands()
+    training = [words for block in blocks(ROOT / "docs" / "training.md") for words, _ in commands(block)]
+    assert run("decode", "night.csv").code == 0
+    assert (
+        run(
+            "simulate", *["-m", "polysomnography", "-n", "1", "--hours", "0.5", "--seed", "1", "-o", "lab"]
+        ).code
+        == 0
+    )
+    Path("lab/polysomnography/edfs/shhs1/shhs1-900001.edf").rename("psg.edf")
+    first = ("decode", "fit", "grade", "simulate")  # what others read
+    for path in sorted(known, key=lambda path: path not in first):
+        lines = [shlex.split(line, comments=True) for line in examples_of(known[path])]
+        assert lines, path
+        for words in lines:
+            if path.partition(" ")[0] == "study":
+                assert words in training
+            elif path != "review":
+                ran = run_command(words, run, monkeypatch)
+                assert ran.code == 0, (words, ran.err)

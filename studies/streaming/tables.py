@@ -167,12 +167,9 @@ def main() -> None:
     )
     BUILD.mkdir(parents=True, exist_ok=True)
     (BUILD / "results.md").write_text(text, "utf-8")
-    page = PAGE.read_text("utf-8")
-    for name, made in {"by lag": by_lag(held, chosen), "by statistic": by_statistic(held)}.items():
-        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-        before, rest = page.split(begin, 1)
-        page = f"{before}{begin}{made}{end}{rest.split(end, 1)[1]}"
-    PAGE.write_text(page, "utf-8")
+    begin, end = "<!-- by lag -->\n", "<!-- end of by lag -->"
+    before, rest = PAGE.read_text("utf-8").split(begin, 1)
+    PAGE.write_text(f"{before}{begin}{by_lag(held, chosen)}{end}{rest.split(end, 1)[1]}", "utf-8")
 
 
 if __name__ == "__main__":

@@ -239,9 +239,9 @@ def test_examples_run(example, says, capsys):
 
 
 def test_examples_in_the_documents_run(capsys):
-    page = (ROOT / "docs" / "training-losses.md").read_text("utf-8")
-    code = "\n".join(re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
+    page = (ROOT / "docs" / "training.md").read_text("utf-8").partition("## Wrap your own network")[2]
+    code = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StageGuardWarning)  # noise is decoded there
-        exec(compile(code, "training-losses.md", "exec"), {})
+        exec(compile(code, "training.md", "exec"), {})
     assert " = " in capsys.readouterr().out

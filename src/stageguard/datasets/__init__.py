@@ -62,11 +62,6 @@ class Dataset:
     # name -> one line of explanation; `entries` handles "subjects", the dataset's module all others
     options: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def page(self) -> str:
-        """Path of the dataset's page below ``docs/``."""
-        return f"datasets/{self.name}.md"
-
     def entries(self, folder: str | Path, **options: Any) -> Iterator[Entry]:
         """Find the recordings in a folder, without reading their signals."""
         path = local_only(location(folder), "a dataset")

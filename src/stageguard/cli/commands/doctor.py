@@ -107,7 +107,7 @@ def _show_datasets(name: str | None, *, as_json: bool) -> None:
     if as_json:
         facts = [
             {fact: getattr(each, fact) for fact in FACTS}
-            | {"page": f"docs/{each.page}", "options": dict(each.options)}
+            | {"page": "docs/datasets.md", "options": dict(each.options)}
             for each in known
         ]
         print_json(facts[0] if name else facts)
