@@ -54,7 +54,15 @@ from stageguard.formats.tables.delimited import (
     split_line,
     text_lines,
 )
-from stageguard.formats.tables.table import NAMELESS, Table, as_number, refuse_several, row_name
+from stageguard.formats.tables.table import (
+    NAMELESS,
+    IndexColumns,
+    Meaning,
+    Table,
+    as_number,
+    refuse_several,
+    row_name,
+)
 from stageguard.formats.tables.times import INDEX, TOLERANCE, RowTimes, nameless_index, read_timing, row_times
 from stageguard.formats.tools.arrays import load_plain
 from stageguard.guard.decoding import steered_by
@@ -372,6 +380,9 @@ def read_numbered_table(
     options: FileOptions,
 ) -> RawHypnogram:
     """Return the stages of a table whose column of stages holds numbers, timed by its other columns."""
+    if numbering == "wav2sleep" and {"timestamp", "pred"} <= {*table.header}:  # beside the expert's stages
+        ends = IndexColumns(meanings={"timestamp": Meaning("end", 1.0, True)})
+        table, options = replace(table, index=ends), replace(options, column=options.column or "pred")
     column = stage_column(table.header, options.column)
     if column is None:
         return from_table(path, table, options)  # raises the error
