@@ -119,7 +119,7 @@ def test_several_actions_are_one_step():
         ({"do": "profile", "name": "../../etc/passwd"}, ("expected 'one' or 'two'",)),
         ({"do": "strength", "value": -1}, ("strength",)),
         ({"do": "strength", "value": float("nan")}, ("finite",)),
-        ({"do": "clock", "value": 1}, ("one of null", "false")),
+        ({"do": "clock", "value": 1}, ("clock is 1", "true or false")),
         ({"do": "targets", "targets": {"tst": 5}}, ("targets are missing", "expected a value")),
         ({"do": "several", "actions": []}, ("expected a list",)),
         ({"do": "several", "actions": [{"do": "undo"}]}, ("stands alone",)),

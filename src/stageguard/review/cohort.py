@@ -13,17 +13,18 @@ within its target of the truth, as far as that is promised.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from math import isnan, sqrt
+from typing import Any
 
 import numpy as np
 
 from stageguard.arrays import NAN
 from stageguard.measures.samples import t_quantile
 from stageguard.review.plan import Plan
-from stageguard.review.targets import LEVEL
+from stageguard.review.targets import LEVEL, title_of, unit_of
 
 BLOCK = 5
 LEAST_REVIEWED = 10  # nights, from which the spread of corrections is known well enough
@@ -109,6 +110,39 @@ class Cohort:
         """Whether all means are within their targets."""
         return all(mean.is_met for mean in self.means)
 
+    @property
+    def text(self) -> str:
+        """The means in one line, and whether they are near enough."""
+        means = ", ".join(
+            amount(mean.key, mean.high - mean.estimate, f" {mean.estimate:.0f}") for mean in self.means
+        )
+        verdict = "All means are within their targets: you can stop here. " if self.is_met else ""
+        n_done, n_looks = (sum(getattr(night, key) for night in self.nights) for key in ("is_met", "n_looks"))
+        missing = f" The means are known better once {self.n_missing} more in this order have met theirs."
+        return (
+            f"{verdict}Mean of {len(self.nights)} nights: {means}. Targets met on {n_done} of them, after "
+            f"{n_looks} looks.{missing if self.n_missing else ''}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON types: the order, each night's lack, and the means in words."""
+        nights = {
+            str(night.index): {
+                "looks": night.n_looks,
+                "is_met": night.is_met,
+                "lack": None if isnan(night.lack) else round(night.lack, 2),
+                "left": ", ".join(amount(key, value) for key, value in night.off_by.items()),
+            }
+            for night in self.nights
+        }
+        return {"order": self.order, "nights": nights, "text": self.text, "is_met": self.is_met}
+
+
+def amount(key: str, off_by: float, value: str = "") -> str:
+    """Return how far a number may still be off: ``TST ± 12 min``."""
+    off = "?" if isnan(off_by) else f"{off_by:.0f}{unit_of(key)}"
+    return f"{title_of(key)}{value} ± {off}"
+
 
 def blocks(nights: Sequence[CohortNight]) -> list[list[CohortNight]]:
     """Return the nights in random blocks, the same every time; names are as good as random once hashed."""
@@ -117,7 +151,7 @@ def blocks(nights: Sequence[CohortNight]) -> list[list[CohortNight]]:
 
 
 def _least_lack_last(night: CohortNight) -> float:
-    return 0.0 if math.isnan(night.lack) else -night.lack
+    return 0.0 if isnan(night.lack) else -night.lack
 
 
 def _mean(
@@ -131,6 +165,6 @@ def _mean(
     estimate = float(first.mean() + corrections.mean())
     margin = 0.0
     if n < n_all:
-        error = float(corrections.std(ddof=1)) * math.sqrt((1 - n / n_all) / n)
+        error = float(corrections.std(ddof=1)) * sqrt((1 - n / n_all) / n)
         margin = t_quantile((1 + LEVEL) / 2, n - 1) * error
     return CohortMean(key, estimate, estimate - margin, estimate + margin, target)

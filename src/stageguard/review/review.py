@@ -9,7 +9,6 @@ import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +25,10 @@ from stageguard.formats.outputs import (
 from stageguard.formats.registry import named
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.quantities import quantity_of
 from stageguard.report.summary import measures_of
 from stageguard.review.cohort import Cohort, CohortNight
 from stageguard.review.dispute import Comparison, Dispute, comparison_table
-from stageguard.review.journal import REVIEW_SUFFIX, Journal, check_head, now
+from stageguard.review.journal import MALFORMED, REVIEW_SUFFIX, Journal, check_head, now, read_journal
 from stageguard.review.montage import FILE_NAME, Laboratory, read_montages
 from stageguard.review.night import (
     NightUnderReview,
@@ -45,14 +43,14 @@ from stageguard.review.night import (
     quality_at,
     relaxations,
     replay,
+    state_after,
 )
 from stageguard.review.opening import ReviewRequest, head_of, open_night, recorded_options
 from stageguard.review.plan import Plan, Start, check_profile, plan_of, start_of
-from stageguard.review.progress import Progress, journal_progress, journal_state, progress_of
 from stageguard.review.queue import Queue, queue_of
 from stageguard.review.results import check_unchanged, open_dispute
 from stageguard.review.signals import RecordingSignals
-from stageguard.review.state import GuardSettings, parse_action
+from stageguard.review.state import GuardSettings, ReviewState, parse_action
 from stageguard.review.targets import check_targets
 from stageguard.version import __version__
 
@@ -284,50 +282,6 @@ def journal_path(folder: Path, name: str, scorer: str, *, adjudicates: bool = Fa
 MOST_NAME = 100  # characters of a scorer's name
 
 
-def cohort_part(cohort: Cohort) -> dict[str, Any]:
-    """Return a cohort for the page and the terminal: the order, each night's lack, and the means."""
-    return {
-        "order": cohort.order,
-        "nights": {
-            str(night.index): {
-                "looks": night.n_looks,
-                "is_met": night.is_met,
-                "lack": None if isnan(night.lack) else round(night.lack, 2),
-                "left": ", ".join(left_text(key, value) for key, value in night.off_by.items()),
-            }
-            for night in cohort.nights
-        },
-        "text": cohort_text(cohort),
-        "is_met": cohort.is_met,
-    }
-
-
-def left_text(key: str, off_by: float) -> str:
-    """Return how far a number may still be off: ``TST ± 12 min``."""
-    quantity = quantity_of(key)
-    unit = f" {quantity.short_unit}" if quantity.short_unit else ""
-    return f"{quantity.abbreviation or quantity.title} ± {'?' if isnan(off_by) else f'{off_by:.0f}{unit}'}"
-
-
-def cohort_text(cohort: Cohort) -> str:
-    """Return the means of a cohort in one line, and whether they are near enough."""
-    n_looks = sum(night.n_looks for night in cohort.nights)
-    n_done = sum(night.is_met for night in cohort.nights)
-    means = ", ".join(
-        left_text(mean.key, mean.high - mean.estimate).replace(" ±", f" {mean.estimate:.0f} ±")
-        for mean in cohort.means
-    )
-    verdict = "All means are within their targets: you can stop here. " if cohort.is_met else ""
-    text = f"{verdict}Mean of {len(cohort.nights)} nights: {means}. "
-    text += f"Targets met on {n_done} of them, after {n_looks} looks."
-    n_missing = cohort.n_missing
-    return text + (
-        f" The means are known better once {n_missing} more in this order have met theirs."
-        if n_missing
-        else ""
-    )
-
-
 class UnknownIndexError(InputError):
     """There is no night, or no epoch, with this number."""
 
@@ -476,31 +430,30 @@ class ReviewSession:
             "blind": self.is_blind,
             "adjudicates": self.adjudicates,
             "nights": [self._row(index) for index in range(len(self.requests))],
-            "cohort": None if (cohort := self.cohort()) is None else cohort_part(cohort),
+            "cohort": None if (cohort := self.cohort()) is None else cohort.to_dict(),
             "profiles": [] if first is None else list(first.profile_names),
         }
 
     def _row(self, index: int) -> dict[str, Any]:
         """Return a night's row in the list; numbers that are not known yet are None."""
-        request, opened, review = self.requests[index], self.nights[index], self._reviews.get(index)
+        request, night, review = self.requests[index], self.nights[index], self._reviews.get(index)
         row: dict[str, Any] = {
             "index": index,
             "name": request.name,
-            "epochs": 0 if opened is None else opened.n_epochs,
+            "epochs": 0 if night is None else night.n_epochs,
             "has_signals": request.edf is not None,
             "has_scoring": request.scoring is not None,
             "error": self.errors[index],
         }
-        progress = None if opened is None else self._progress(index, opened, review)
-        if progress is None:
+        state, left = (None, None) if review is None else (review.now.state, review.n_stretches_left)
+        if night is not None and review is None:
+            state = journal_state(night, self.journal_path(index), is_blind=self.is_blind)
+        if night is None or state is None:
             return row | dict.fromkeys(("scored", "looks", "left")) | {"begun": False}
-        done = {"scored": progress.scored, "looks": progress.looks, "left": progress.left}
-        return row | done | {"begun": progress.is_begun}
-
-    def _progress(self, index: int, night: NightUnderReview, review: Review | None) -> Progress | None:
-        if review is not None:
-            return progress_of(night, review.now.state, review.n_stretches_left)
-        return journal_progress(night, self.journal_path(index), is_blind=self.is_blind)
+        if state.is_blind or night.dispute is not None:
+            left = night.n_epochs - len(state.pins)
+        done = {"scored": len(state.pins), "looks": state.n_stretches_done, "left": left}
+        return row | done | {"begun": state.revision > 0}
 
     def close(self) -> None:
         """Close all reviews; keep how far a cohort is, and how far the scorers of adjudications agree."""
@@ -511,6 +464,17 @@ class ReviewSession:
         if self._reviews:
             self.last_cohort = self.cohort()
         self._reviews.clear()
+
+
+def journal_state(night: NightUnderReview, path: Path, *, is_blind: bool) -> ReviewState | None:
+    """Return the decisions of a review that is not open; None if its journal cannot be read."""
+    try:
+        journal = read_journal(path) if path.is_file() else None
+        if journal is not None and journal.head:
+            return state_after(night, journal)
+        return night.opening_state(is_blind=is_blind)
+    except (StageGuardError, OSError, *MALFORMED):  # opening the night will raise the error
+        return None
 
 
 def _checked_name(scorer: str) -> str:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from stageguard.documents import read_fields
 from stageguard.errors import InputError, OutputError, StageGuardError, error_message
@@ -19,7 +19,7 @@ from stageguard.files import read_file
 from stageguard.lazy import library
 from stageguard.night.colours import css_variables
 from stageguard.review import wire
-from stageguard.review.access import AccessControl
+from stageguard.review.access import MOST_BODY_BYTES, TOO_LARGE, AccessControl
 from stageguard.review.montage import Laboratory, Lane
 from stageguard.review.review import (
     ConflictError,
@@ -124,18 +124,16 @@ class Routes:
         return review
 
 
+STATUS = {HiddenError: 403, UnknownIndexError: 404, OutputError: 500}
+
+
 def answer_of(route: Callable[..., Answer], *arguments: Any) -> Answer:
     """Return the answer of a route; an error becomes one line."""
     try:
         return route(*arguments)
-    except HiddenError as error:
-        return 403, {"error": str(error)}
-    except UnknownIndexError as error:
-        return 404, {"error": str(error)}
-    except OutputError as error:
-        return 500, {"error": str(error)}
     except (StageGuardError, OSError) as error:
-        return 400, {"error": str(error_message(error))}
+        status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), 400)
+        return status, {"error": str(error_message(error))}
 
 
 def _single_values(query: Mapping[str, list[str]], names: Sequence[str]) -> dict[str, str]:
@@ -166,103 +164,89 @@ TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-    ".png": "image/png",
 }
 WHAT = "stageguard review"
-
-Endpoint = Callable[[Any], Any]
 
 
 def page_file(name: str) -> tuple[bytes, str] | None:
     """Return a file of the page and its type, or None if its folder has no file of this name."""
+    if name == "colours.css":  # which all pages share
+        return css_variables().encode(), TYPES[".css"]
     listed = {path.name: path for path in PAGE.iterdir() if path.suffix in TYPES and path.is_file()}
     if name not in listed:
         return None
     return read_file(listed[name]), TYPES[listed[name].suffix]
 
 
-class JsonEndpoints:
-    """Routes as Starlette endpoints: arguments from the path, query or body, answers in JSON or bytes."""
+def make_app(session: ReviewSession, end: Callable[[], None]) -> Any:
+    """Return the application without access control: answers in JSON, or in bytes."""
+    responses = library("starlette.responses", WHAT, "review")
+    run: Any = library("starlette.concurrency", WHAT, "review").run_in_threadpool
+    routing = library("starlette.routing", WHAT, "review")
 
-    def __init__(self) -> None:
-        self._responses = library("starlette.responses", WHAT, "review")
-        self._concurrency = library("starlette.concurrency", WHAT, "review")
-
-    def respond(self, answer: Answer) -> Any:
-        """Return an answer as a response: bytes as they are, all else as JSON."""
+    def respond(answer: Answer) -> Any:
         status, content = answer
         if isinstance(content, bytes):
-            return self._responses.Response(content, status, media_type="application/octet-stream")
+            return responses.Response(content, status, media_type="application/octet-stream")
         text = json.dumps(content, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-        return self._responses.Response(text, status, media_type="application/json")
+        return responses.Response(text, status, media_type="application/json")
 
-    def route(
-        self, method: Callable[..., Answer], *, takes: Literal["query", "body"] | None = None
-    ) -> Endpoint:
-        """Return an endpoint with arguments from the path, then the query or the body, a JSON object."""
-
+    def get(path: str, method: Callable[..., Answer], *, takes_query: bool = False) -> Any:
         async def endpoint(request: Any) -> Any:
             arguments = list(request.path_params.values())
-            if takes == "query":
+            if takes_query:
                 query = request.query_params
                 arguments.append({name: query.getlist(name) for name in query})
-            elif takes == "body":
-                try:
-                    arguments.append(json.loads(await request.body()))
-                except (ValueError, RecursionError):
-                    arguments.append(None)
-                if not isinstance(arguments[-1], dict):
-                    return self.respond((400, {"error": "the body is no JSON object."}))
-            run: Any = self._concurrency.run_in_threadpool
-            return await run(lambda: self.respond(answer_of(method, *arguments)))
+            return await run(lambda: respond(answer_of(method, *arguments)))
 
-        return endpoint
+        return routing.Route(path, endpoint)
 
-    def page(self, request: Any) -> Any:
-        """Answer with a file of the page."""
+    def post(path: str, method: Callable[..., Answer]) -> Any:
+        async def endpoint(request: Any) -> Any:
+            data = b""
+            async for piece in request.stream():
+                data += piece
+                if len(data) > MOST_BODY_BYTES:
+                    return respond((413, {"error": TOO_LARGE}))
+            try:
+                body = json.loads(data)
+            except (ValueError, RecursionError):
+                body = None
+            if not isinstance(body, dict):
+                return respond((400, {"error": "the body is no JSON object."}))
+            return await run(lambda: respond(answer_of(method, *request.path_params.values(), body)))
+
+        return routing.Route(path, endpoint, methods=["POST"])
+
+    def page(request: Any) -> Any:
         file = page_file(request.path_params.get("name", "index.html"))
         if file is None:
-            return self.respond((404, {"error": "there is no such file."}))
-        return self._responses.Response(file[0], media_type=file[1])
+            return respond((404, {"error": "there is no such file."}))
+        return responses.Response(file[0], media_type=file[1])
 
-    def colours(self, request: Any) -> Any:
-        """Answer with the colours that pages share."""
-        return self._responses.Response(css_variables(), media_type=TYPES[".css"])
+    def unknown(request: Any, error: Any) -> Any:
+        return respond((error.status_code, {"error": str(error.detail)}))
 
-    def unknown(self, request: Any, error: Any) -> Any:
-        """Answer a request for an unknown address or method."""
-        return self.respond((error.status_code, {"error": str(error.detail)}))
+    def fault(request: Any, error: Exception) -> Any:
+        return respond((500, {"error": f"unexpected {type(error).__name__}: a fault of stageguard's."}))
 
-    def fault(self, request: Any, error: Exception) -> Any:
-        """Answer a request that failed because of a bug in this package."""
-        return self.respond((500, {"error": f"unexpected {type(error).__name__}: a fault of stageguard's."}))
-
-
-def make_app(session: ReviewSession, end: Callable[[], None]) -> Any:
-    """Return the application without access control."""
-    applications = library("starlette.applications", WHAT, "review")
-    route = library("starlette.routing", WHAT, "review").Route
-    routes, to = Routes(session, end), JsonEndpoints()
-    night_path = "/api/nights/{index:int}"
-    return applications.Starlette(
+    routes, night = Routes(session, end), "/api/nights/{index:int}"
+    return library("starlette.applications", WHAT, "review").Starlette(
         routes=[
-            route("/", to.page),
-            route("/page/colours.css", to.colours),
-            route("/page/{name}", to.page),
-            route("/api/nights", to.route(routes.overview)),
-            route(night_path, to.route(routes.night)),
-            route(night_path + "/queue", to.route(routes.queue)),
-            route(night_path + "/revision", to.route(routes.revision)),
-            route(night_path + "/signals", to.route(routes.signals, takes="query")),
-            route(night_path + "/montages", to.route(routes.montages)),
-            route(night_path + "/spectrogram", to.route(routes.spectrogram, takes="query")),
-            route(night_path + "/explain/{epoch:int}", to.route(routes.explain)),
-            route(night_path + "/actions", to.route(routes.act, takes="body"), methods=["POST"]),
-            route(night_path + "/export", to.route(routes.export, takes="body"), methods=["POST"]),
-            route("/api/close", to.route(routes.close, takes="body"), methods=["POST"]),
+            *(routing.Route(path, page) for path in ("/", "/page/{name}")),
+            get("/api/nights", routes.overview),
+            get(night, routes.night),
+            get(night + "/queue", routes.queue),
+            get(night + "/revision", routes.revision),
+            get(night + "/signals", routes.signals, takes_query=True),
+            get(night + "/montages", routes.montages),
+            get(night + "/spectrogram", routes.spectrogram, takes_query=True),
+            get(night + "/explain/{epoch:int}", routes.explain),
+            post(night + "/actions", routes.act),
+            post(night + "/export", routes.export),
+            post("/api/close", routes.close),
         ],
-        exception_handlers={404: to.unknown, 405: to.unknown, Exception: to.fault},
+        exception_handlers={404: unknown, 405: unknown, Exception: fault},
     )
 
 

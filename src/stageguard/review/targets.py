@@ -276,6 +276,17 @@ def default_units(scheme: StageScheme, epoch_seconds: float) -> dict[str, float]
     }
 
 
+def title_of(key: str) -> str:
+    """Return what a statistic is called in a line: ``TST``."""
+    return quantity_of(key).abbreviation or quantity_of(key).title
+
+
+def unit_of(key: str) -> str:
+    """Return the unit of a statistic with a space before it, if it has one."""
+    unit = quantity_of(key).short_unit
+    return f" {unit}" if unit else ""
+
+
 def short_name(key: str) -> str:
     """Return how a target is named on the command line: ``tst``, ``rem_latency``, ``N3``."""
     stage = key.removeprefix(f"{MINUTES_OF_STAGE.key}_")

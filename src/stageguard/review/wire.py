@@ -28,7 +28,7 @@ from stageguard.review.review import AGREEMENT_FILES, ConflictError, Review
 from stageguard.review.scorings import blind_agreement, second_scorer
 from stageguard.review.signals import encode_array
 from stageguard.review.state import ReviewState
-from stageguard.review.targets import LEVEL, short_name
+from stageguard.review.targets import LEVEL, short_name, title_of, unit_of
 
 Rows = list[dict[str, Any]]
 NO_EVIDENCE = 255
@@ -240,24 +240,13 @@ def _dispute_queue(night: NightUnderReview, dispute: Dispute, state: ReviewState
 
 def _looks_state(review: Review, at: Revision, plan: Plan) -> dict[str, Any]:
     """Return the looks of a plan as a queue."""
-    names, labels = review.night.scheme.names, at.result.labels
     rows = []
     for look in plan.looks[:MOST_LOOKS]:
-        stage, quantity = names[labels[look.first]], quantity_of(look.moves)
-        where = _epochs_text(look.first, look.last)
-        title = quantity.abbreviation or quantity.title
-        unit = f" {quantity.short_unit}" if quantity.short_unit else ""
-        nearer = f"{title} {look.lowers:.1f}{unit} nearer"
-        rows.append(
-            {
-                "first": look.first,
-                "last": look.last,
-                "epoch": look.first,
-                "reason": f"{stage}: {nearer}",
-                "gain_minutes": 0,
-                "text": f"{where}: {stage}. Expected to bring {nearer} to the truth.",
-            }
-        )
+        stage = review.night.scheme.names[at.result.labels[look.first]]
+        nearer = f"{title_of(look.moves)} {look.lowers:.1f}{unit_of(look.moves)} nearer"
+        text = f"{_epochs_text(look.first, look.last)}: {stage}. Expected to bring {nearer} to the truth."
+        where = {"first": look.first, "last": look.last, "epoch": look.first}
+        rows.append(where | {"reason": f"{stage}: {nearer}", "gain_minutes": 0, "text": text})
     return {"epochs": rows, "left": len(rows), "done": plan.n_looks}
 
 
@@ -273,7 +262,7 @@ def plan_part(plan: Plan) -> dict[str, Any]:
         rows.append(
             {
                 "name": short_name(key),
-                "label": quantity.abbreviation or quantity.title,
+                "label": title_of(key),
                 "title": quantity.title,
                 "unit": quantity.short_unit,
                 "value": number(reach.value),
@@ -299,14 +288,11 @@ def plan_text(plan: Plan) -> str:
     """Return the intervals of the targets in one line: ``TST 412–424 min after 14 looks``."""
     parts = []
     for key in plan.targets:
-        quantity, reach = quantity_of(key), plan.reached[key]
-        unit = f" {quantity.short_unit}" if quantity.short_unit else ""
-        title = quantity.abbreviation or quantity.title
-        ends = "not known"
+        reach, ends = plan.reached[key], "not known"
         if not isnan(reach.low):
             low, high = (floor(end + 0.5) for end in (reach.low, reach.high))  # as the page rounds
-            ends = f"{low}–{high}{unit}"
-        parts.append(f"{title} {ends}")
+            ends = f"{low}–{high}{unit_of(key)}"
+        parts.append(f"{title_of(key)} {ends}")
     looks = "1 look" if plan.n_looks == 1 else f"{plan.n_looks} looks"
     return f"{', '.join(parts)} after {looks}" if parts else ""
 

@@ -23,7 +23,7 @@ from stageguard.profile.profile import Profile
 from stageguard.report.summary import shown
 from stageguard.review.cohort import Cohort
 from stageguard.review.dispute import Comparison
-from stageguard.review.review import ReviewSession, cohort_part
+from stageguard.review.review import ReviewSession
 from stageguard.review.server import ReviewServer
 from stageguard.review.targets import parse_targets
 from stageguard.runner.decode_one import DecodeOptions
@@ -164,7 +164,7 @@ def _two_scorers(text: str) -> tuple[str, str]:
 
 def _print_cohort(cohort: Cohort, out: Console) -> None:
     """Print the looks spent on each night and what its numbers may still be off by, and the means."""
-    part = cohort_part(cohort)
+    part = cohort.to_dict()
     names = {night.index: night.name for night in cohort.nights}
     rows = []
     for index in cohort.order:
