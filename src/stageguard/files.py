@@ -55,6 +55,8 @@ def checked_file(path: Path) -> Path:
         storage.size_of(path)
         return path
     storage.refuse_lost_slash(path)
+    if "\0" in str(path):  # which Python refuses with a ValueError
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))

@@ -361,7 +361,7 @@ class TableSource:
         task = self.task
         texts = task.texts_beside(manifest)
         if self.is_finished:
-            manifest.written += [task.output, *filter(Path.is_file, texts), task.sidecar]
+            manifest.written += [task.output, *(path for path, text in texts.items() if text), task.sidecar]
             return
         tables = {path: text for path, text in texts.items() if text}
         if manifest.nights:

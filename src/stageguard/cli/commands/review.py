@@ -51,7 +51,7 @@ from stageguard.runner.decode_one import DecodeOptions
     "-o",
     metavar="FILE|FOLDER",
     type=opt.HERE,
-    help="Of the review. Default: NIGHT.SCORER.review.jsonl beside it.",
+    help="Another place for the review.",
 )
 @more("--port", "N", "Port on this computer; 0: any.", type=click.IntRange(0, 65535), default=0)
 @more("--no-open", None, "Do not open a browser.")
