@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from math import isnan
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from stageguard.measures.samples import METHOD_OF_GROUPS, METHOD_OF_TABLE
 from stageguard.measures.validity import place_in
 from stageguard.night.colours import stage_shade, top_down
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.quantities import JOINT, Quantity, Steering, quantity_of, steered_words
+from stageguard.night.quantities import JOINT, Steering, quantity_of, steered_words
 from stageguard.profile.profile import Profile, as_profile
 from stageguard.report.methods import CohortFact, cohort_methods
 from stageguard.report.numbers import ABSENT, count, number_text, sentence
@@ -131,12 +131,11 @@ def cohort_report(
     '<!DOCTYPE html>'
     """
     bands_from = None if profile is None else as_profile(profile)
-    by_night: dict[str, Any] = {"experts": experts, "groups": groups, "subjects": subjects, "links": links}
-    for what, mapping in by_night.items():
+    given: dict[str, Any] = {"experts": experts, "groups": groups, "subjects": subjects, "links": links}
+    for what, mapping in given.items():
         if mapping is not None and not isinstance(mapping, Mapping):
             raise InputError(f"{what} are {checks.shown(mapping)}, expected a dict by the name of the night.")
-    given_nights: Any = nights
-    if isinstance(given_nights, str | bytes) or not isinstance(given_nights, Iterable):
+    if isinstance(nights, str | bytes) or not isinstance(nights, Iterable):
         raise InputError(f"nights are {checks.shown(nights)}, expected a dict by the name of the night.")
     if grade is not None:
         require_card(grade, "grade")
@@ -349,7 +348,9 @@ class CohortRow:
     def places(self) -> list[tuple[str, float, str]]:
         """Key, value and place of the indicators that have a band and a value."""
         held = [(key, self.value(key), low, high) for key, low, high in self.scale.bands]
-        return [(key, value, place_in(value, low, high)) for key, value, low, high in held if value == value]
+        return [
+            (key, value, place_in(value, low, high)) for key, value, low, high in held if not isnan(value)
+        ]
 
     @property
     def outside(self) -> list[tuple[str, float, str]]:
@@ -431,8 +432,7 @@ def spark_code(night: Hypnogram, n_bins: int = SPARK_BINS) -> str:
 SPARE_DIGITS = 2  # beyond the digits shown, so that changes are right and ties are rare
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """A column of numbers."""
 
     key: str
@@ -444,13 +444,13 @@ class Column:
 
 def columns_of(table: CohortTable, rows: Sequence[CohortRow], card: GradeCard | None) -> list[Column]:
     """Return the columns of numbers: those of `stats` for each night, and the agreement with an expert."""
-    quantities = [quantity for quantity in shown_rows(table) if "night row" in quantity.shown]
     columns = [
         Column(
             *(each.key, titled(each, each.short_heading, table), each.description, each.decimals),
             grade=accuracy_words(card, each.key),
         )
-        for each in quantities
+        for each in shown_rows(table)
+        if "night row" in each.shown
     ]
     if any(row.kappa for row in rows):
         columns.append(Column("kappa", "κ", "Cohen's κ with the expert's scoring", 2))
@@ -466,11 +466,9 @@ def page_data(
 ) -> dict[str, Any]:
     """Return all data of the script, in JSON types."""
     scales = list(dict.fromkeys(row.scale for row in rows))
-    place_of = {scale: place for place, scale in enumerate(scales)}
     levels = list(dict.fromkeys(groups.values()))
-    texts = {
-        text: number for number, text in enumerate(dict.fromkeys(t for row in rows for t in row.all_remarks))
-    }
+    texts = list(dict.fromkeys(text for row in rows for text in row.all_remarks))
+    number_of = {text: number for number, text in enumerate(texts)}
     return {
         "columns": [[each.key, each.heading, each.decimals] for each in columns],
         "scales": [_scale_data(scale) for scale in scales],
@@ -479,14 +477,14 @@ def page_data(
         "ids": [printable(row.id) for row in rows],
         "links": [links.get(row.id) for row in rows] if links else [],
         "group": [levels.index(groups[row.id]) if row.id in groups else -1 for row in rows] if groups else [],
-        "scale": [place_of[row.scale] for row in rows],
+        "scale": [scales.index(row.scale) for row in rows],
         "spark": [row.hypnogram for row in rows],
         "hours": [round(row.hours, 2) for row in rows],
         "changed": _round_all((row.changed_percent for row in rows), 1 + SPARE_DIGITS),
         "alike": [{True: 1, False: 0, None: -1}[row.is_alike()] for row in rows],
         "judged": [len(row.places) for row in rows],
         "outside": [_outside(row) for row in rows],
-        "remarks": [[texts[text] for text in row.all_remarks] for row in rows],
+        "remarks": [[number_of[text] for text in row.all_remarks] for row in rows],
         "values": {
             scoring: [_numbers(table, rows, column, scoring) for column in columns]
             for scoring in table.values
@@ -495,19 +493,16 @@ def page_data(
 
 
 def _scale_data(scale: BandScale) -> dict[str, Any]:
-    order = top_down(scale.stages)
+    order, bands = top_down(scale.stages), []
+    for quantity, *ends in ((quantity_of(key), *ends) for key, *ends in scale.bands):
+        low, high = (number_text(end, quantity.decimals) for end in ends)
+        bands.append([quantity.label or quantity.title, f"{low} to {high} {quantity.unit}"])
     return {
         "profile": scale.profile,
         "stages": [printable(scale.stages.names[stage]) for stage in order],
         "colours": [stage_shade(scale.stages, stage).light for stage in order],
-        "bands": [list(_band_words(quantity_of(key), low, high)) for key, low, high in scale.bands],
+        "bands": bands,
     }
-
-
-def _band_words(quantity: Quantity, low: float, high: float) -> tuple[str, str]:
-    """Return the name of an indicator, and its band."""
-    band = f"{number_text(low, quantity.decimals)} to {number_text(high, quantity.decimals)} {quantity.unit}"
-    return quantity.label or quantity.title, band
 
 
 def _outside(row: CohortRow) -> list[Any]:

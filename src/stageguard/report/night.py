@@ -30,6 +30,7 @@ from stageguard.report.hypnogram_svg import (
     Mark,
     axis_of,
     event_lanes,
+    expert_name,
     page_picture,
     script_data,
 )
@@ -109,14 +110,12 @@ def night_report(
         require_card(grade, "grade")
         grade.refuse_other(decoding)
     expert = None if expert is None else align_expert(expert, decoding)
-    options = StatisticsOptions(
-        lights_off=lights_off,
-        lights_on=lights_on,
-        lights_on_phase=lights_on_phase,
-    )
+    options = StatisticsOptions(lights_off=lights_off, lights_on=lights_on, lights_on_phase=lights_on_phase)
     measured, intervals = measure(decoding, expert, options), night_intervals(decoding, options)
     profile, valid = decoding.profile, measured.valid[1]
-    changes, joint = explain(decoding), profile.joint
+    changes, joint, agreed = explain(decoding), profile.joint, measured.agreement
+    scorings = [("Stager", hypnogram_before(decoding)), ("Guarded", decoding.hypnogram)]
+    scorings += [] if expert is None else [(expert_name(expert).capitalize(), expert)]
     grouped = change_groups(changes, decoding)
     context = {
         "title": title if title is not None else night_title(decoding),
@@ -137,8 +136,13 @@ def night_report(
         "measured_part": measured_part(decoding, options),
         "joint_source": "" if joint is None else joint.source,
         "band_sources": dict.fromkeys(band.source for band in profile.bands.values() if band.source),
-        **_agreement(decoding, measured),
-        "transitions": tables.transition_matrices(_scorings(decoding, expert, measured), cuts_of(decoding)),
+        "agreement_rows": () if agreed is None else tuple(tables.agreement_rows(*agreed)),
+        "agreement_caption": "" if agreed is None else tables.agreement_caption(agreed[1], profile.scheme),
+        "confusions": [
+            tables.matrix(name, each.scheme.names, each.confusion)
+            for (name, _), each in zip(scorings, agreed or (), strict=False)
+        ],
+        "transitions": tables.transition_matrices(scorings, cuts_of(decoding)),
         "changes": grouped,
         "changes_words": words.kinds_words(changes, decoding.epoch_seconds) if changes else "none",
         "n_left_out": max(0, len(changes) - MOST_CHANGES),
@@ -165,7 +169,7 @@ def _check_text(value: object, where: str) -> None:
 
 
 def _check_event(value: object, where: str) -> None:
-    if not (hasattr(value, "onset") and hasattr(value, "seconds") and hasattr(value, "text")):
+    if not isinstance(value, Event):
         raise InputError(f"{where} is {checks.shown(value)}, expected an Event, as read_events returns it.")
 
 
@@ -312,26 +316,6 @@ def _validity(measured: ReportMeasures) -> dict[str, Any]:
     # already escaped
     drawn = [Markup(band_svg(row, number)) if row.has_band else "" for number, row in enumerate(rows)]
     return {"indicators": list(zip(rows, drawn, strict=True)), "has_bands": any(drawn)}
-
-
-def _agreement(decoding: Decoding, measured: ReportMeasures) -> dict[str, Any]:
-    agreed = measured.agreement
-    if agreed is None:
-        return {"agreement_rows": (), "agreement_caption": "", "confusions": ()}
-    return {
-        "agreement_rows": tuple(tables.agreement_rows(*agreed)),
-        "agreement_caption": tables.agreement_caption(agreed[1], decoding.profile.scheme),
-        "confusions": tables.confusion_matrices(agreed),
-    }
-
-
-def _scorings(
-    decoding: Decoding, expert: Hypnogram | None, measured: ReportMeasures
-) -> list[tuple[str, Hypnogram]]:
-    scorings = [("Stager", hypnogram_before(decoding)), ("Guarded", decoding.hypnogram)]
-    if expert is not None and measured.expert is not None:
-        scorings.append((measured.expert.name.capitalize(), expert))
-    return scorings
 
 
 def change_groups(changes: Sequence[Change], decoding: Decoding) -> list[dict[str, Any]]:

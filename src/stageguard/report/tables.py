@@ -116,8 +116,9 @@ def statistic_groups(
     decoding: Decoding, measured: ReportMeasures, intervals: Intervals | None, card: GradeCard | None
 ) -> dict[str, list[MeasureRow]]:
     """Return rows by heading: of the whole night, then of each stage."""
+    columns = [column.statistics for column in measured.columns]
 
-    def row(quantity: Quantity, name: str, key: str, values: Sequence[float], reported: str) -> MeasureRow:
+    def row(quantity: Quantity, name: str, values: Sequence[float], key: str, reported: str) -> MeasureRow:
         is_steered = quantity.follows in decoding.steered
         return MeasureRow(
             name=name,
@@ -133,20 +134,19 @@ def statistic_groups(
             is_headline=key in HEADLINES,
         )
 
-    columns = [column.statistics for column in measured.columns]
     groups = {
         "Whole night": [
-            row(q, q.label, q.key, [getattr(each, q.key) for each in columns], q.key) for q in ROWS
+            row(q, q.label, [getattr(each, q.key) for each in columns], q.key, q.key) for q in ROWS
         ]
     }
     for kind in STAGE:
         by_stage = [getattr(column, kind.key) for column in columns]
         groups[kind.label] = [
             row(
-                *(kind, stage, f"{kind.key}_{stage}", [each.get(stage, nan) for each in by_stage]),
-                f"{kind.reported_key}_{stage}",
+                *(kind, stage, [each.get(stage, nan) for each in by_stage]),
+                *(f"{kind.key}_{stage}", f"{kind.reported_key}_{stage}"),
             )
-            for stage in measured.after.statistics.scheme.names
+            for stage in columns[1].scheme.names
             if stage in by_stage[1]
         ]
     return groups
@@ -245,29 +245,27 @@ def _band_row(
 
 
 def reasons(measured: ReportMeasures) -> Iterator[str]:
-    """Yield a sentence for each reason why statistics or indicators do not exist."""
-    found: dict[str, dict[str, str]] = {}
-    for quantity in (*ROWS, *STAGE):
-        found[quantity.label] = {
-            each.name: each.statistics.reasons.get(quantity.key, "") for each in measured.columns
+    """Yield a sentence for each reason why statistics or indicators do not exist, with their names."""
+    found: dict[str, dict[str, list[str]]] = {}  # scorings by reason and name
+    for column in measured.columns:
+        why = {
+            quantity.label: column.statistics.reasons.get(quantity.key, "") for quantity in (*ROWS, *STAGE)
         }
-    for key in measured.valid[1].indicators:
-        found[quantity_of(key).label] = {
-            each.name: each.validity.indicators[key].reason
-            for each in measured.columns
-            if each.validity is not None
-        }
-    by_reason: dict[str, list[str]] = {}
-    for name, why in found.items():
-        for reason in dict.fromkeys(filter(None, why.values())):
-            columns = [column for column in why if why[column] == reason]
-            only = "" if len(columns) == len(why) else f" ({', '.join(columns)})"
-            by_reason.setdefault(reason.rstrip("."), []).append(f"{name}{only}")
+        indicators = {} if column.validity is None else column.validity.indicators
+        why |= {quantity_of(key).label: each.reason for key, each in indicators.items()}
+        for name, reason in why.items():
+            if reason:
+                found.setdefault(reason.rstrip("."), {}).setdefault(name, []).append(column.name)
+    for reason, by_name in found.items():
+        names = [
+            name if len(columns) == len(measured.columns) else f"{name} ({', '.join(columns)})"
+            for name, columns in by_name.items()
+        ]
+        yield f"{'; '.join(names)}: {reason}."
     expert = measured.expert
     if expert is not None and expert.validity is None:
         stages = ", ".join(expert.statistics.scheme.names)
-        by_reason[f"scored in {stages}, too coarse for the profile's bands"] = [expert.name.capitalize()]
-    yield from (f"{'; '.join(names)}: {reason}." for reason, names in by_reason.items())
+        yield f"{expert.name.capitalize()}: scored in {stages}, too coarse for the profile's bands."
 
 
 # Agreement and transitions
@@ -275,72 +273,52 @@ def reasons(measured: ReportMeasures) -> Iterator[str]:
 
 def agreement_rows(before: Agreement, after: Agreement) -> Iterator[MeasureRow]:
     """Yield accuracy, kappa, F1 by stage and the recall of rare transitions."""
-
-    def row(name: str, decimals: int, first: float, second: float) -> MeasureRow:
-        return MeasureRow(name=name, decimals=decimals, before=first, after=second)
-
-    yield row("Accuracy (%)", 1, 100 * before.accuracy, 100 * after.accuracy)
-    yield row("Cohen's κ", 3, before.kappa, after.kappa)
-    yield row("Macro F1", 3, before.macro_f1, after.macro_f1)
-    for stage in after.f1:
-        yield row(f"F1, {stage}", 3, before.f1[stage], after.f1[stage])
-    if after.n_rare:
-        title = f"Rare transitions found, of {after.n_rare:,}"
-        yield row(f"{title}, same epoch (%)", 0, 100 * before.rare_recall_0, 100 * after.rare_recall_0)
-        yield row(f"{title}, ± 2 epochs (%)", 0, 100 * before.rare_recall_2, 100 * after.rare_recall_2)
+    rare = f"Rare transitions found, of {after.n_rare:,}"
+    rows = {
+        "Accuracy (%)": (1, [100 * each.accuracy for each in (before, after)]),
+        "Cohen's κ": (3, [before.kappa, after.kappa]),
+        "Macro F1": (3, [before.macro_f1, after.macro_f1]),
+        **{f"F1, {stage}": (3, [before.f1[stage], after.f1[stage]]) for stage in after.f1},
+        f"{rare}, same epoch (%)": (0, [100 * each.rare_recall_0 for each in (before, after)]),
+        f"{rare}, ± 2 epochs (%)": (0, [100 * each.rare_recall_2 for each in (before, after)]),
+    }
+    for name, (decimals, values) in rows.items():
+        if after.n_rare or not name.startswith(rare):
+            yield MeasureRow(name=name, decimals=decimals, before=values[0], after=values[1])
 
 
 def agreement_caption(after: Agreement, scheme: StageScheme) -> str:
     """Return the number of epochs, the stages if not the night's, and the accuracy of guessing, as text."""
     merged = "" if after.scheme == scheme else f" Compared in {', '.join(after.scheme.names)}."
     left_out = f", {after.n_left_out:,} left out" if after.n_left_out else ""
-    majority = (
-        f"Calling every epoch {after.majority_stage} would be right in {100 * after.majority_accuracy:.1f} %."
-    )
     scored = f"{count(after.n_epochs, 'epoch')} scored by both{left_out}.{merged}"
-    return f"{scored} {majority}" if after.n_epochs else scored
+    if not after.n_epochs:
+        return scored
+    right = f"{100 * after.majority_accuracy:.1f} %"
+    return f"{scored} Calling every epoch {after.majority_stage} would be right in {right}."
 
 
 HEAT = (1e-9, 1.0, 3.0, 10.0, 30.0)  # percentages from which a cell of a matrix is darker
+# name, stages, and by stage the count, the percentage of the row and the shade of each cell
+Matrix = tuple[str, tuple[str, ...], list[tuple[str, list[tuple[int, float, int]]]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A count, its percentage of the row, and how dark it is."""
-
-    n: int
-    percent: float
-
-    @property
-    def level(self) -> int:
-        """How dark the cell is."""
-        return sum(self.percent >= low for low in HEAT)
-
-
-Matrix = tuple[str, tuple[str, ...], list[tuple[str, list[Cell]]]]  # name, stages, rows by stage
-
-
-def _matrix(name: str, stages: tuple[str, ...], counts: Indices) -> Matrix:
+def matrix(name: str, stages: tuple[str, ...], counts: Indices) -> Matrix:
+    """Return counts by stage and stage with their percentages of the row, NaN where it has none."""
     rows = []
     for stage, row in zip(stages, counts.tolist(), strict=True):
-        total = sum(row)
-        rows.append((stage, [Cell(n, 100 * n / total if total else nan) for n in row]))
+        shares = [100 * n / sum(row) if any(row) else nan for n in row]
+        levels = [sum(share >= low for low in HEAT) for share in shares]
+        rows.append((stage, list(zip(row, shares, levels, strict=True))))
     return name, stages, rows
-
-
-def confusion_matrices(agreed: tuple[Agreement, Agreement]) -> list[Matrix]:
-    """Return epochs by the expert's stage and the night's, before and after."""
-    names = ("Stager", "Guarded")
-    return [
-        _matrix(name, each.scheme.names, each.confusion) for name, each in zip(names, agreed, strict=True)
-    ]
 
 
 def transition_matrices(scorings: Iterable[tuple[str, Hypnogram]], cuts: Sequence[int]) -> list[Matrix]:
     """Return by which stage each stage is followed, for each scoring."""
     # an unscored epoch at every cut between segments, so that no pair spans a cut
-    counts = [
-        (name, each.scheme, pair_counts(np.insert(each.labels, cuts, UNSCORED), each.scheme.n_stages))
+    return [
+        matrix(
+            name, each.scheme.names, pair_counts(np.insert(each.labels, cuts, UNSCORED), each.scheme.n_stages)
+        )
         for name, each in scorings
     ]
-    return [_matrix(name, scheme.names, pairs) for name, scheme, pairs in counts]
