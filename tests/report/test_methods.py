@@ -102,16 +102,6 @@ NO_EFFECT = {
 }
 
 
-LASTING = (
-    "from the first to the last lasting sleep (6 of 10 min asleep) in the most probable stages, of sleeps "
-    "more than 3 h apart the longest"
-)
-
-
-def text_of(decoding):
-    return sg.methods_text(decoding)
-
-
 def everything(*without, **changes):
     document = {key: value for key, value in (FULL | changes).items() if key not in without}
     return decode(night(400), sg.Profile.from_dict(document), stager="YASA", cohort="our clinic")
@@ -135,9 +125,79 @@ def test_a_part_that_is_off_is_not_in_the_paragraph(key):
     assert SAID[key] not in sg.methods_text(everything(key))
 
 
-def test_converted_epochs_are_said():
-    assert "converted from 30-s epochs" in sg.methods_text(decode(CALM, profile_of(), epoch_seconds=20.0))
-    assert "converted" not in sg.methods_text(decode(CALM, profile_of()))
+def adults(**options):
+    """Text of a calm night by a profile that was learned from adults."""
+    calibration = {"temperature": 1.2, "biases": {"W": 0.1, "N": 0.0, "R": -0.1}}
+    profile = profile_of(cohort="adults", calibration=calibration)
+    if options.pop("is_based", False):
+        profile = profile.replace(base=profile_of(name="ground").to_dict())
+    return decode(CALM, profile, **options)
+
+
+def psg(hours=3, profile="human-psg-5", **options):
+    return decode(sg.simulate_night(profile, hours=hours, seed=1).density, profile, **options)
+
+
+def poor():
+    """A night with gaps, poor signal, a given stage and lights off."""
+    probabilities, lost = CALM.copy(), np.zeros(400)
+    probabilities[10:20] = probabilities[300:350] = np.nan
+    lost[100:120] = 1.0
+    return decode(probabilities, profile_of(), quality=lost, pins={200: "R"}, lights_off=60.0)
+
+
+def tuned():
+    made = [sg.simulate_night("human-psg-5", hours=1, seed=seed).density for seed in range(10)]
+    return decode(made[0], sg.tune(made, "human-psg-5", stager="YASA"), stager="YASA")
+
+
+LASTING = "in the sleep period, from the first to the last lasting sleep (6 of 10 min asleep)"
+COUNTS = (
+    "10 epochs without probabilities were staged from the epochs around.",
+    "50 epochs without probabilities for more than five minutes were left unscored.",
+    "The evidence of 20 epochs counted less because of poor signal quality.",
+    "The stage of 1 epoch was given by hand.",
+    "Sleep before lights off (epoch 3)",
+)
+LEFT_OUT = "is not known to be of, so that what the profile had learned of its own was left out"
+DIGITS = {"calibration": {"temperature": 1.46218}, "rare_probability": 0.000114902, "rare": [["W", "R"]]}
+RARE_AT_ONSET = {"clock": {**FULL["clock"], "curves": {"R": [-3.0, -2.0, -1.0]}}}
+USUAL_AT_ONSET = {"clock": {**FULL["clock"], "curves": {"R": [1.0, 0.5, 0.0]}}}
+
+
+@pytest.mark.parametrize(
+    ("make", "said", "unsaid"),
+    [
+        (lambda: decode(CALM, profile_of(), epoch_seconds=20.0), ("converted from 30-s epochs",), ()),
+        (lambda: decode(CALM, profile_of()), (), ("converted", "signal quality", "by hand")),
+        (poor, COUNTS, ()),
+        (adults, (LEFT_OUT, "made for the cohort “adults”"), ("temperature",)),
+        (lambda: adults(cohort="adults"), ("a temperature of 1.2",), (LEFT_OUT,)),
+        (lambda: adults(cohort="children", is_based=True), ("the profile’s base, ground",), ()),
+        (lambda: decode(CALM, profile_of(stager="YASA", calibration={"temperature": 1.2}), stager="U-Sleep"),
+         ("made for the stager “YASA”", LEFT_OUT), ("temperature",)),
+        (lambda: psg(cohort="insomnia"), ("The profile has a caution for “insomnia”:",), ()),
+        (lambda: decode(CALM, profile_of(transition_weight=0.0)), ("The profile stepped aside",), ()),
+        (lambda: decode(CALM, "human-psg-3", strength="off"), ("The guard was switched off",), ()),
+        (lambda: decode(CALM, "human-psg-3", strength=0.4), ("chose a transition weight of 0.4",), ()),
+        (tuned, ("tuned to 10 nights without scorings, starting from human-psg-5",), ()),
+        (psg, ("counted on 175 expert scorings", LASTING, "but at most 1.15 times the mean,"), ()),
+        (lambda: psg(profile="mouse-eeg-emg-3", hours=1), (), ("sleep period",)),
+        (lambda: decode(np.tile([0.9, 0.025, 0.025, 0.025, 0.025], (400, 1)), "human-psg-5"),
+         ("; this night has none.",), ()),
+        (lambda: psg(lights_off=60.0, lights_on=9000.0),
+         ("It was looked for after lights off (epoch 3) and before lights on (epoch 301).",), ()),
+        (lambda: decode(night(400), profile_of(**DIGITS)), ("a temperature of 1.46.", "(0.000115 per"), ()),
+        (lambda: everything(**RARE_AT_ONSET), ("before sleep onset R as at onset",), ()),
+        (lambda: everything(**USUAL_AT_ONSET), (), ("before sleep onset R as at onset",)),
+        (lambda: sg.decode(sg.simulate_night("human-psg-5", hours=2, seed=1).expert, "human-psg-5"),
+         ("typical confusions",), ()),
+    ],
+)  # fmt: skip
+def test_what_happened_to_a_night_is_said_and_nothing_else(make, said, unsaid):
+    text = sg.methods_text(make())
+    assert [each for each in said if each not in text] == []
+    assert [each for each in unsaid if each in text] == []
 
 
 def test_the_biases_are_listed():
@@ -212,69 +272,6 @@ def test_a_smoothed_night_says_how_strongly_and_what_is_no_result():
     assert "This night was not smoothed" in calm
 
 
-def test_pins_gaps_poor_signal_and_lights_are_counted():
-    probabilities, beta = CALM.copy(), np.zeros(400)
-    probabilities[10:20] = np.nan
-    probabilities[300:350] = np.nan
-    beta[100:120] = 1.0
-    result = decode(probabilities, profile_of(), quality=beta, pins={200: "R"}, lights_off=60.0)
-    text = sg.methods_text(result)
-    assert "10 epochs without probabilities were staged from the epochs around." in text
-    assert "50 epochs without probabilities for more than five minutes were left unscored." in text
-    assert "The evidence of 20 epochs counted less because of poor signal quality." in text
-    assert "The stage of 1 epoch was given by hand." in text
-    assert "Sleep before lights off (epoch 3)" in text
-    plain = sg.methods_text(decode(CALM, profile_of()))
-    assert not any(
-        word in plain for word in ("without probabilities", "signal quality", "by hand", "before lights")
-    )
-
-
-def test_another_cohort_and_another_stager_are_said():
-    calibration = {"temperature": 1.2, "biases": {"W": 0.1, "N": 0.0, "R": -0.1}}
-    profile = profile_of(cohort="adults", calibration=calibration)
-    text = sg.methods_text(decode(CALM, profile, cohort="children"))
-    assert (
-        "The profile was made for the cohort “adults”, which this night is not known to be of, so that what "
-        "the profile had learned of its own was left out." in text
-    )
-    assert "is not known to be of, so that" in sg.methods_text(decode(CALM, profile))
-    assert "so that" not in sg.methods_text(decode(CALM, profile, cohort="adults"))
-    based = profile.replace(base=profile_of(name="ground").to_dict())
-    assert "the profile’s base, ground" in sg.methods_text(decode(CALM, based, cohort="children"))
-    other = sg.methods_text(
-        decode(CALM, profile_of(stager="YASA", calibration=calibration), stager="U-Sleep")
-    )
-    assert (
-        "made for the stager “YASA”, which this night is not known to be of, so that what the profile had "
-        "learned of its own was left out" in other
-    )
-    assert "temperature" not in other
-
-
-def test_a_caution_for_the_cohort_is_said():
-    made = sg.simulate_night("human-psg-5", hours=2, seed=1)
-    text = sg.methods_text(decode(made.density, "human-psg-5", cohort="insomnia"))
-    assert "The profile has a caution for “insomnia”:" in text
-
-
-def test_a_guard_that_steps_aside_says_so():
-    assert "The profile stepped aside" in sg.methods_text(decode(CALM, profile_of(transition_weight=0.0)))
-    assert "The guard was switched off" in sg.methods_text(decode(CALM, "human-psg-3", strength="off"))
-    asked = sg.methods_text(decode(CALM, "human-psg-3", strength=0.4))
-    assert "the analyst chose a transition weight of 0.4" in asked
-
-
-def test_a_profile_says_whether_it_was_tuned_fitted_or_counted():
-    made = [sg.simulate_night("human-psg-5", hours=1, seed=seed).density for seed in range(10)]
-    tuned = sg.tune(made, "human-psg-5", stager="YASA")
-    text = sg.methods_text(decode(made[0], tuned, stager="YASA"))
-    assert "tuned to 10 nights without scorings, starting from human-psg-5" in text
-    profile = sg.Profile.load("human-psg-5")
-    counted = sg.methods_text(decode(made[0], profile))
-    assert f"counted on {profile.provenance['n_scorings']:,} expert scorings of" in counted
-
-
 def test_latencies_are_defined_as_in_the_tables():
     text = sg.methods_text(everything())
     for key in ("sol_minutes", "sol_10min_minutes", "rem_latency_minutes", "rem_latency_bout_minutes"):
@@ -285,65 +282,25 @@ def test_latencies_are_defined_as_in_the_tables():
     )
 
 
-def test_the_sleep_period_is_said_where_the_profile_measures_it():
-    made = sg.simulate_night("human-psg-5", hours=3, seed=1)
-    result = decode(made.density, "human-psg-5")
-    first, stop = result.period
-    assert f"in the sleep period, {LASTING}; here epochs {first + 1} to {stop}." in text_of(result)
-    mouse = sg.simulate_night("mouse-eeg-emg-3", hours=1, seed=1)
-    assert "sleep period" not in text_of(decode(mouse.density, "mouse-eeg-emg-3"))
-    awake = np.tile([0.9, 0.025, 0.025, 0.025, 0.025], (400, 1))
-    assert "; this night has none." in text_of(decode(awake, "human-psg-5"))
-
-
-def test_lights_off_and_lights_on_are_said():
+def test_lights_of_a_cohort_are_counted():
     made = sg.simulate_night("human-psg-5", hours=3, seed=1)
     both, late = {"lights_off": 60.0, "lights_on": 9000.0}, {"lights_on": 9000.0}
-    text = text_of(decode(made.density, "human-psg-5", **both))
-    assert "It was looked for after lights off (epoch 3) and before lights on (epoch 301)." in text
-    assert "looked for before lights on (epoch 301)." in text_of(decode(made.density, "human-psg-5", **late))
     results = [decode(made.density, "human-psg-5", **lights) for lights in (both, late, {})]
     said = "Lights off was given for 1 and lights on for 2 of 3 nights: the sleep period was looked for"
     assert said in sg.methods_text(results)
     assert "was given for" not in sg.methods_text(results[2:])
 
 
-def test_numbers_have_three_digits():
-    calibration = {"temperature": 1.46218}
-    rare = {"rare_probability": 0.000114902, "rare": [["W", "R"]]}
-    text = text_of(decode(night(400), profile_of(calibration=calibration, **rare)))
-    assert "a temperature of 1.46." in text
-    assert "(0.000115 per epoch)" in text
-
-
-def test_the_clock_before_sleep_onset_is_said_of_the_stages_that_it_holds_back():
-    rare, usual = {"R": [-3.0, -2.0, -1.0]}, {"R": [1.0, 0.5, 0.0]}
-    before = "before sleep onset R as at onset"
-    assert before in text_of(everything(clock={**FULL["clock"], "curves": rare}))
-    assert before not in text_of(everything(clock={**FULL["clock"], "curves": usual}))
-
-
 # ---- a cohort
 
 
-def test_a_cohort_says_its_unscored_epochs(tmp_path, capsys):
+def test_a_cohort_says_its_unscored_epochs():
     made = [night(400), night(400), CALM.copy()]
     made[1][100:150] = np.nan
-    profile = profile_of()
+    results = [decode(each, profile_of()) for each in made]
     words = "50 epochs without probabilities for more than five minutes, in 1 night, were left unscored."
-    text = sg.methods_text([decode(each, profile) for each in made])
-    page = sg.cohort_report({f"n{i}": decode(each, profile) for i, each in enumerate(made)})
-    for i, each in enumerate(made):
-        sg.Hypnodensity(each, profile.scheme, profile.epoch_seconds).save(tmp_path / f"night{i}.csv")
-    profile.save(tmp_path / "p.toml")
-    nights, out = sorted(tmp_path.glob("*.csv")), tmp_path / "out"
-    for _ in range(2):  # the second time from the sidecars
-        assert Runner(capsys)("decode", *nights, "-p", tmp_path / "p.toml", "-o", out).code == 0
-        assert words in (out / "methods.md").read_text()
-    assert words in text
-    assert words in page
-    plain = sg.methods_text([decode(CALM, profile_of())] * 2)
-    assert "unscored." not in plain
+    assert words in sg.methods_text(results)
+    assert "unscored." not in sg.methods_text(results[2:])
 
 
 def cohort(n=5):
@@ -375,15 +332,11 @@ def test_the_cohort_page_shows_the_paragraph():
     assert shown[1].startswith("3 nights of 2 people were decoded.")
 
 
-@pytest.mark.parametrize("nights", [[], ["a"], 3])
-def test_what_is_no_decoded_night_is_refused(nights):
+@pytest.mark.parametrize(("nights", "subjects"), [([], None), (["a"], None), (3, None), (2, ["a"])])
+def test_what_is_no_cohort_is_refused(nights, subjects):
+    given = [decode(CALM, profile_of())] * 2 if subjects else nights
     with pytest.raises((InputError, TypeError)):
-        sg.methods_text(nights)
-
-
-def test_subjects_go_with_the_nights():
-    with pytest.raises(InputError, match="got 1 subjects for 2 nights"):
-        sg.methods_text([decode(CALM, profile_of())] * 2, subjects=["a"])
+        sg.methods_text(given, subjects=subjects)
 
 
 def test_decode_of_several_files_writes_the_paragraph(tmp_path, capsys):
@@ -404,11 +357,6 @@ def test_decode_of_several_files_writes_the_paragraph(tmp_path, capsys):
     assert "3 nights were decoded." in page.read_text()
 
 
-def test_labels_alone_are_named_with_the_confusions_they_were_given():
-    labels = sg.simulate_night("human-psg-5", hours=2, seed=1).expert
-    assert "typical confusions" in text_of(sg.decode(labels, "human-psg-5"))
-
-
 def test_a_cohort_of_labels_is_said_to_be_one(capsys, tmp_path):
     made = [sg.simulate_night("human-psg-5", hours=2, seed=seed).density for seed in range(3)]
     labels = [sg.Hypnogram(each.argmax, "aasm5", 30.0) for each in made]
@@ -427,8 +375,3 @@ def test_a_cohort_of_labels_is_said_to_be_one(capsys, tmp_path):
         assert "from the labels, softened" in (tmp_path / "out" / "methods.md").read_text()
         (tmp_path / "out" / "methods.md").unlink()
         Runner(capsys)(*call)
-
-
-def test_the_cap_on_the_target_is_said():
-    made = sg.simulate_night("human-psg-5", hours=2, seed=1)
-    assert "but at most 1.15 times the mean," in sg.methods_text(decode(made.density, "human-psg-5"))
