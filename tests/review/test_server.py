@@ -126,7 +126,8 @@ def test_an_action_on_an_older_revision_changes_nothing(client):
     assert act(client, {"do": "set", "first": 20, "last": 22, "stage": 1}, revision).status_code == 200
     for old in (revision, -1, None, True, "x", 10**30):
         answer = client.post(
-            "/api/nights/0/actions", json={"revision": old, "action": {"do": "set", "first": 4, "last": 4, "stage": 1}}
+            "/api/nights/0/actions",
+            json={"revision": old, "action": {"do": "set", "first": 4, "last": 4, "stage": 1}},
         )
         assert answer.status_code == 409
         assert answer.json()["state"]["revision"] == revision + 1

@@ -81,8 +81,7 @@ def review(
     scoring_format: str | None,
 ) -> None:
     """Review nights in the browser: set epochs, and the night is decoded around them at once.
-
-    All is saved at once in NIGHT.SCORER.review.jsonl; the same command goes on.
+    All is saved in NIGHT.SCORER.review.jsonl; the same command goes on.
 
     Examples
     --------
