@@ -80,8 +80,7 @@ def review(
     companions: opt.Companions,
     scoring_format: str | None,
 ) -> None:
-    """Review nights in the browser: set epochs, and the night is decoded around them at once.
-    All is saved in NIGHT.SCORER.review.jsonl; the same command goes on.
+    """Review nights in the browser; each decision is saved at once in NIGHT.SCORER.review.jsonl.
 
     Examples
     --------
