@@ -135,7 +135,8 @@ def cohort_report(
     for what, mapping in given.items():
         if mapping is not None and not isinstance(mapping, Mapping):
             raise InputError(f"{what} are {checks.shown(mapping)}, expected a dict by the name of the night.")
-    if isinstance(nights, str | bytes) or not isinstance(nights, Iterable):
+    got: Any = nights
+    if isinstance(got, str | bytes) or not isinstance(got, Iterable):
         raise InputError(f"nights are {checks.shown(nights)}, expected a dict by the name of the night.")
     if grade is not None:
         require_card(grade, "grade")
@@ -494,9 +495,10 @@ def page_data(
 
 def _scale_data(scale: BandScale) -> dict[str, Any]:
     order, bands = top_down(scale.stages), []
-    for quantity, *ends in ((quantity_of(key), *ends) for key, *ends in scale.bands):
-        low, high = (number_text(end, quantity.decimals) for end in ends)
-        bands.append([quantity.label or quantity.title, f"{low} to {high} {quantity.unit}"])
+    for key, low, high in scale.bands:
+        quantity = quantity_of(key)
+        ends = " to ".join(number_text(end, quantity.decimals) for end in (low, high))
+        bands.append([quantity.label or quantity.title, f"{ends} {quantity.unit}"])
     return {
         "profile": scale.profile,
         "stages": [printable(scale.stages.names[stage]) for stage in order],
