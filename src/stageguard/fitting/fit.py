@@ -441,10 +441,8 @@ def _outer_round(choosing: Choosing, fold: tuple[Nights, Nights]) -> tuple[Candi
 
 def _check_enough(n_subjects: int) -> None:
     if n_subjects < FEWEST_SUBJECTS:
-        raise InputError(
-            f"the nights are of {n_subjects} subject, expected {FEWEST_SUBJECTS} or more to cross-validate, "
-            f"better {MANY_NIGHTS}. Hypnograms alone, without densities, can be counted on one."
-        )
+        wanted = f"expected {FEWEST_SUBJECTS} or more to cross-validate, better {MANY_NIGHTS}"
+        raise InputError(f"the nights are of {n_subjects} subject, {wanted}.")
     if n_subjects < FEWEST_MATCHED_SUBJECTS:
         warn(f"{n_subjects} subjects are few: hardly any gain over the default is sure.")
 
@@ -497,10 +495,8 @@ def _decide(
     if chosen == default:
         rest = [row.status for row in rows if row != default]
         counted = [f"{rest.count(status)} {words}" for status, words in _DROPPED.items() if status in rest]
-        return (
-            DEFAULT,
-            f"It steps aside: against the default, of {len(rest)} candidates {', '.join(counted)}.",
-        )
+        listed = f"of {len(rest)} candidates {', '.join(counted)}"
+        return DEFAULT, f"It steps aside: against the default, {listed}."
     for what, judged_by, n_errors in (("kappa", None, -1.0), ("the criterion", criterion, 1.0)):
         gain, error = (np.inf, 0.0) if nested is None else nested.gain(judged_by, over="default")
         # the best of many candidates is better by chance: choosing so must gain, and not at kappa's expense

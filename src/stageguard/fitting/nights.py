@@ -14,11 +14,7 @@ import numpy as np
 
 from stageguard import checks
 from stageguard.arrays import Floats, Labels, Mask
-from stageguard.errors import (
-    InputError,
-    StageGuardError,
-    warn,
-)
+from stageguard.errors import InputError, StageGuardError, warn
 from stageguard.fitting.tune import MeasuredNight, measure
 from stageguard.guard.night import DEFAULTS, GuardOptions, per_night, read_night
 from stageguard.measures.experts import consensus
@@ -178,15 +174,7 @@ def _density_of(
         return Hypnodensity(rows, *about, given.offset_seconds, "own"), merged.labels
     night = read_night(given, base, options)
     assumed += night.assumed
-    density = Hypnodensity(
-        night.probabilities,
-        base.scheme,
-        night.epoch_seconds,
-        night.start,
-        offset_seconds=night.offset_seconds,
-        from_labels=night.from_labels,
-        stager=night.stager,
-    )
+    density = night.density
     return density, None if night.from_labels is None else density.argmax
 
 
@@ -255,8 +243,7 @@ def _errors_name_night(number: int) -> Iterator[None]:
     try:
         yield
     except StageGuardError as error:
-        night = f"night {number}"
-        raise InputError(f"{night}: {error}") from None
+        raise InputError(f"night {number}: {error}") from None
 
 
 def _one_epoch_length(seconds: Sequence[float]) -> float:

@@ -18,14 +18,7 @@ import numpy.typing as npt
 from stageguard import checks
 from stageguard.arrays import Floats
 from stageguard.errors import InputError, StageGuardError
-from stageguard.guard.night import (
-    DEFAULTS,
-    GuardOptions,
-    Night,
-    OneNight,
-    fragmentation_index,
-    is_batch,
-)
+from stageguard.guard.night import DEFAULTS, GuardOptions, Night, OneNight, fragmentation_index, is_batch
 from stageguard.profile.parts import Calibration, ShareRepair
 from stageguard.profile.profile import Profile, as_profile
 from stageguard.profile.rules import FEWEST_NIGHTS, StrengthRule, TargetRule
@@ -64,11 +57,7 @@ class MeasuredNight:
         """Return what is needed of a night that is read under a profile."""
         ratio = night.epoch_seconds / profile.epoch_seconds
         measured = slice(*night.period) if night.period[0] < night.period[1] else slice(None)
-        rows, is_of_labels, rule = (
-            night.probabilities[measured],
-            night.from_labels is not None,
-            profile.strength,
-        )
+        rows, is_of_labels, rule = night.probabilities[measured], bool(night.from_labels), profile.strength
         stager_fi = min(night.fragmentation_index(night.argmax) / ratio, 1.0)
         known = rows[night.argmax[measured] >= 0]
         sharpness = float((known / known.sum(axis=1, keepdims=True)).max(axis=1).mean())
@@ -183,15 +172,11 @@ def _has_shares(base: Profile) -> bool:
 def check_base(base: Profile) -> StrengthRule:
     """Return the strength rule of a profile that can be tuned; refuse others."""
     if base.strength is None:
-        raise InputError(
-            f"profile {base.name!r} has no fragmentation to aim at (strength.fi_target): it cannot be tuned. "
-            "Take one whose strength is a rule, such as human-psg-5."
-        )
+        wanted = "expected one whose strength is a rule, such as human-psg-5"
+        raise InputError(f"profile {base.name!r} cannot be tuned, {wanted}: it has no strength.fi_target.")
     if _has_shares(base):
-        raise InputError(
-            f"profile {base.name!r} holds stage shares or biases that scored nights gave, and needs no "
-            "tuning. Take the profile it was fitted from."
-        )
+        found = f"profile {base.name!r} holds stage shares or biases that scored nights gave"
+        raise InputError(f"{found}, expected the profile it was fitted from.")
     return base.strength
 
 
@@ -222,11 +207,9 @@ def tuned_profile(
     check_base(base)
     n_usable = sum(not np.isnan(night.stager_fi) for night in nights)
     if n_usable < FEWEST_NIGHTS:
-        raise InputError(
-            f"got {n_usable} nights with adjacent epochs, expected {FEWEST_NIGHTS} or more of one "
-            "stager: on five or fewer a fragmented sleeper passes for a flickering stager, and tuning did "
-            "harm. Decode with the profile as it is, or take more nights; they need no scoring."
-        )
+        # on five or fewer a fragmented sleeper passes for a flickering stager, and tuning did harm
+        found = f"got {n_usable} nights with adjacent epochs"
+        raise InputError(f"{found}, expected {FEWEST_NIGHTS} or more of one stager; they need no scoring.")
     _refuse_repeats(nights)
     if subjects is not None and len(subjects) != len(nights):
         raise InputError(f"subjects has {len(subjects)} entries for {len(nights)} nights, expected one each.")

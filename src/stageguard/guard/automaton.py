@@ -164,19 +164,7 @@ def compile_automaton(
 ) -> Automaton:
     """Compile everything a profile states, flip-flop window and bout lengths included, into one automaton.
 
-    Parameters
-    ----------
-    profile : Profile
-        The profile.
-    epoch_seconds : float, optional
-        Epoch length of the nights; by default the profile's own.
-    presleep : Presleep, optional
-        Wake before the first sleep, if it is a state of its own.
-
-    Returns
-    -------
-    Automaton
-        Its states and edges.
+    The epoch length is the profile's by default; `presleep` is wake before the first sleep, if it is a state.
     """
     return _Compiler(profile, epoch_seconds or profile.epoch_seconds, presleep).compile()
 

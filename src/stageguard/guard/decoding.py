@@ -243,16 +243,7 @@ class Decoding(ComparedByValue, ExportableStages):
     @property
     def density(self) -> Hypnodensity:
         """The probabilities that were decoded, in the profile's stage order."""
-        return Hypnodensity(
-            self.night.probabilities,
-            self.profile.scheme,
-            self.epoch_seconds,
-            start=self.hypnogram.start,
-            source=self.source,
-            offset_seconds=self.hypnogram.offset_seconds,
-            from_labels=self.from_labels,
-            stager=self.night.stager,
-        )
+        return self.night.density
 
     @property
     def is_free(self) -> bool:

@@ -220,6 +220,12 @@ class Night:
         return bool((self.argmax[begin:end] >= 0).any()) or any(begin <= epoch < end for epoch in self.pins)
 
     @property
+    def density(self) -> Hypnodensity:
+        """The probabilities, in the profile's stage order."""
+        about = (self.epoch_seconds, self.start, self.source, (), self.offset_seconds, self.from_labels)
+        return Hypnodensity(self.probabilities, self.profile.scheme, *about, self.stager)
+
+    @property
     def is_plain(self) -> bool:
         """Whether the evidence is the probabilities, times the factors of the clock if there is one."""
         return self.calibration is None and self.quality is None and self.filled is None and not self.pins

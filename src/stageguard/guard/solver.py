@@ -11,7 +11,7 @@ Which kernel finds a path depends on the profile and the night:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from stageguard.arrays import PRODUCT_RANGE_NATS, Floats, Ints32, Labels
 from stageguard.guard import kernels as kernels_module
-from stageguard.guard.automaton import Tables, compile_automaton, compile_tables, weigh
+from stageguard.guard.automaton import Automaton, Tables, compile_automaton, compile_tables, weigh
 from stageguard.guard.clock import ClockRules
 from stageguard.guard.night import LOG_CLIP, Night, Spans, settle_ties
 from stageguard.profile.profile import Profile
@@ -70,10 +70,6 @@ class Solver:
             has_only_bouts and longest <= active.LONGEST_MINIMUM and self.n_stages <= active.MOST_STAGES
         )
         self.sums_bouts = has_only_bouts and longest <= SUMS_MINIMUM and self.n_stages <= SUMS_STAGES
-        # the other kernels need it only for posteriors and counterfactuals
-        self._automaton = (
-            None if self.is_greedy or self.is_structured else compile_automaton(profile, epoch_seconds)
-        )
         # Then every epoch is independent of the others at transition weight 0.
         self.is_free_at_zero = has_only_bouts and longest == 1
         self.clock = ClockRules.of(profile.clock, profile.scheme, epoch_seconds) if profile.clock else None
@@ -207,9 +203,11 @@ class Solver:
 
     def automaton_tables(self, setting: Setting) -> tuple[npt.NDArray[Any], ...]:
         """Return the automaton's arrays at a transition weight."""
-        if self._automaton is None:
-            self._automaton = compile_automaton(self.profile, self.epoch_seconds)
         return self._automaton.weighted(setting.transition_weight)
+
+    @cached_property
+    def _automaton(self) -> Automaton:
+        return compile_automaton(self.profile, self.epoch_seconds)
 
     def keep(
         self, night: Night, setting: Setting, labels: Labels, regions: Sequence[tuple[int, int]]

@@ -244,14 +244,8 @@ def among_experts(
     if len(set(sizes)) > 1:
         raise InputError(f"nights have {min(sizes)} to {max(sizes)} experts, expected the same on all.")
     means: dict[str, Any] = {}
-    for name in (
-        "kappa",
-        "accuracy",
-        "scorer_kappa",
-        "scorer_soft_agreement",
-        "mean_kappa",
-        "soft_agreement",
-    ):
+    names = "kappa accuracy scorer_kappa scorer_soft_agreement mean_kappa soft_agreement"
+    for name in names.split():
         mean = mean_of(np.array([getattr(each, name) for each in compared]), axis=0).tolist()
         means[name] = tuple(mean) if isinstance(mean, list) else mean
     return AmongExperts(scorers=compared[0].scorers, n_nights=len(compared), **means)

@@ -157,7 +157,8 @@ def intervals(
     if not isinstance(decoding, Decoding):
         raise InputError(f"the night is a {type(decoding).__name__}, expected what decode() returned.")
     profile = decoding.profile
-    method = default_method(profile) if method is None else method
+    if method is None:
+        method = "conformal" if profile.intervals.get("errors") else "model"
     checks.choice(method, "method", ("conformal", "model"))
     level = checks.number(level, "level", low=0.5, high=0.99)
     usual = shortest_first_rem(profile)
@@ -196,11 +197,6 @@ def intervals(
             low, high = (min(max(end, 0.0), highest[unit]) for end in (low, high))
         by_statistic[name] = Interval(value, low, high, unit, reason, float(covered.get(name, NAN)))
     return Intervals(method, promised, n_nights, by_statistic, kind)
-
-
-def default_method(profile: Profile) -> Method:
-    """Return the kind of intervals that a profile gives if none is asked for."""
-    return "conformal" if profile.intervals.get("errors") else "model"
 
 
 def reported(statistics: SleepStatistics) -> dict[str, float]:

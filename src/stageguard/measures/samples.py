@@ -17,16 +17,11 @@ from stageguard.lazy import library
 
 STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
 WIDTH = 1.96  # standard deviations from the bias to a limit: 95 of 100 differences where they are normal
-_LIMITS = (
-    f"the limits of agreement are {WIDTH:g} standard deviations (n - 1) on either side, between which 95 % "
-    "of the differences lie where they are normal. Each night counts once, whoever slept it, on the epochs "
-    "that its expert scored."
+METHOD_OF_TABLE = (
+    f"Bias is the mean difference from the expert; the limits of agreement are {WIDTH:g} standard deviations "
+    "(n - 1) on either side, between which 95 % of the differences lie where they are normal. Each night "
+    "counts once, whoever slept it, on the epochs that its expert scored."
 )
-METHOD_OF_PLOTS = (
-    "Difference from the expert over the mean of the two, a point for each night. Bias is the mean "
-    f"difference with its 95 % t interval; {_LIMITS}"
-)
-METHOD_OF_TABLE = f"Bias is the mean difference from the expert; {_LIMITS}"
 METHOD_OF_GROUPS = (
     "Difference of means with Welch's t interval (variances may differ). Cohen's d with the pooled standard "
     "deviation, its interval from the noncentral t distribution (normal values, equal variances). Nights of "

@@ -126,29 +126,12 @@ class ModelCard:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON types."""
-        profile, scheme, features = self.profile, self.scheme, self.features
-        return {
-            "backbone": self.backbone,
-            "network": documents.plain(self.network),
-            "scheme": {
-                "name": scheme.name,
-                "names": list(scheme.names),
-                "wake": scheme.wake,
-                "rem": scheme.rem,
-            },
-            "epoch_seconds": self.epoch_seconds,
-            "features": {
-                "recipe": features.recipe,
-                "recipe_document": documents.plain(features.recipe_document),
-                "names": list(features.names),
-                "n_frames": features.n_frames,
-            },
-            "normalisation": documents.plain(self.normalisation, defaults=True),
-            "length": self.length,
-            "temperature": self.temperature,
-            "trained": self.trained,
+        profile, scheme, roles = self.profile, self.scheme, ("name", "names", "wake", "rem")
+        document = {name: documents.plain(getattr(self, name), defaults=True) for name in self.__slots__}
+        return document | {
+            "scheme": {role: documents.plain(getattr(scheme, role)) for role in roles},
+            "features": {n: documents.plain(getattr(self.features, n)) for n in FeatureSet.__slots__},
             "profile": {"name": profile.name, "sha256": profile.sha256, "definition": profile.to_dict()},
-            "training": documents.plain(self.training),
         }
 
 

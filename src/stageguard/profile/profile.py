@@ -368,13 +368,9 @@ class Profile(ShownInNotebooks):
     def for_streaming(self, flickers: bool | None = None) -> Profile:
         """Return the profile with one strength for recordings in progress, where a rule cannot see the night.
 
-        A profile without a rule is returned as it is. The clock and everything else stay.
-
-        Parameters
-        ----------
-        flickers : bool, optional
-            Whether the stager flickers: whether its argmax is much more fragmented than experts' scorings on
-            most nights. By default what `tune` found out, else that it is unknown.
+        A profile without a rule is returned as it is. The clock and everything else stay. `flickers` says
+        whether the stager's argmax is much more fragmented than experts' scorings on most nights, by default
+        what `tune` found out, else that it is unknown.
         """
         if flickers is not None:
             checks.flag(flickers, "flickers")

@@ -168,15 +168,11 @@ class StudyConfig:
             profile = Profile.load(name)
             what = f"guard.{key} is {profile.name!r}"
             if profile.scheme != self.scheme:
-                raise InputError(
-                    f"{what} with the stages {', '.join(profile.scheme.names)}, expected those of the "
-                    f"cohort's scheme {self.cohort.scheme!r}."
-                )
+                names, wanted = ", ".join(profile.scheme.names), f"the cohort's scheme {self.cohort.scheme!r}"
+                raise InputError(f"{what} with the stages {names}, expected {wanted}.")
             if profile.epoch_seconds != (epoch_seconds or profile.epoch_seconds):
-                raise InputError(
-                    f"{what} for epochs of {profile.epoch_seconds:g} s, expected the cohort's "
-                    f"{epoch_seconds:g} s."
-                )
+                lengths = f"{profile.epoch_seconds:g} s, expected the cohort's {epoch_seconds:g} s"
+                raise InputError(f"{what} for epochs of {lengths}.")
         for backbone in dict.fromkeys([*self.backbones, self.varied]):
             if backbone not in self.stagers:
                 self.options(backbone, seed=self.seed)

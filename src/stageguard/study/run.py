@@ -230,26 +230,12 @@ def run_study(
     """Run all jobs of a study that are not done yet, and return its results.
 
     A failed job is stored with its error, and tried again by the next run. A leak ends the run. Predictions
-    are kept: if only guards or tables of the configuration have changed, nothing is trained again.
-
-    Parameters
-    ----------
-    config : StudyConfig
-        The study, from `read_study`.
-    folder : str or Path
-        A new or empty folder, or that of an earlier run of the same study, which is resumed.
-    data : Path
-        Base of relative folders and files in the configuration.
-    jobs : int
-        Number of processes on this computer, each with one thread; 0 means one per core.
-    executor : Executor, optional
-        Where to run the jobs instead. All workers must be able to write to the folder.
-    overwrite : bool
-        Whether to remove an earlier study from the folder first.
-    guard_again : bool
-        Whether to guard and measure all stored predictions again, as after a change of this package.
-    report : callable, optional
-        Called after every job with the numbers of jobs that are done and that there are, and the job's name.
+    are kept: if only guards or tables of the configuration have changed, nothing is trained again, and with
+    `guard_again` all of them are guarded and measured anew. The folder is new or empty, or that of an earlier
+    run of the same study, which is resumed, or removed to `overwrite` it. `data` is the base of relative
+    paths in the configuration. `jobs` is the number of processes, 0 for one per core; the workers of an
+    `executor` must be able to write to the folder. `report` is called after every job with the numbers of
+    jobs that are done and that there are, and the job's name.
     """
     folder = Path(folder).absolute()
     with _locked_folder(folder):
@@ -349,10 +335,8 @@ def _check_same(before: Mapping[str, Any], about: dict[str, Any]) -> None:
     old, new = ({**each["study"], "nights": each["nights_sha256"]} for each in (before, about))
     for key in ("name", "cohort", "nights", "split", "seed", "training"):
         if old.get(key) != new.get(key):
-            raise OutputExistsError(
-                f"the folder holds a study of another configuration ({key} differs). Use overwrite=True "
-                "(--overwrite) to begin anew, or choose another folder."
-            )
+            found = f"the folder holds a study of another configuration ({key} differs)"
+            raise OutputExistsError(f"{found}. Use overwrite=True (--overwrite) to begin anew.")
     about["environment"]["begun"] = before["environment"]["begun"]
 
 

@@ -39,9 +39,8 @@ class Stager:
 
     density: Callable[[Features], Hypnodensity]
     validation: Sequence[StudyNight]  # nights of training subjects that it has not learned from
-    about: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # facts in JSON types, also lambda and gamma chosen
+    # facts in JSON types, also lambda and gamma chosen
+    about: Mapping[str, Any] = field(default_factory=dict)
 
 
 def fit_stager(

@@ -53,9 +53,7 @@ class Recipe:
     summary: str = ""
     modality: str  # what must have been recorded
     epoch_seconds: Annotated[float, Range(0.001, 86_400)]  # default length of an epoch
-    absolute: tuple[
-        Text, ...
-    ] = ()  # features that mean the same everywhere and are not scaled; wildcards allowed
+    absolute: tuple[Text, ...] = ()  # features that mean the same everywhere: not scaled; wildcards allowed
     scaling: Scaling = field(default_factory=Scaling)  # of all other features
     provenance: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))  # of the choices
 
