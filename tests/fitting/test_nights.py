@@ -44,7 +44,7 @@ def changed(nights, i, *, density=None, hypnogram=None):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"subjects": ["a"] * 5}, (1, 2, 15, "without densities")),
+        ({"subjects": ["a"] * 5}, (1, 2, 15)),
         ({"subjects": ["a", "b"]}, ("subjects", 2, 5, "nights")),
         ({"subjects": "abcde"}, ("'abcde'", 5)),
         ({"subjects": {1, 2, 3, 4, 5}}, (5,)),

@@ -120,12 +120,9 @@ def test_nights_of_densities_and_arrays_may_be_mixed(backend):
 def test_results_of_a_list_do_not_follow_arrays_that_are_written_to(backend):
     nights = [night(seed=seed)[: 1 + 13 * seed] for seed in range(6)]
     kept = [probabilities.copy() for probabilities in nights]
-    nights[2] = nights[2].copy()
-    nights[2].flags.writeable = False
     results = sg.decode(nights, profile_of())
-    for probabilities in nights[:2] + nights[3:]:
+    for probabilities in nights:
         probabilities[:] = 0.0
-    assert results[2].night.probabilities is nights[2]  # nobody writes to it
     assert all(np.array_equal(one.density.probabilities, p) for one, p in zip(results, kept, strict=True))
 
 
@@ -137,12 +134,6 @@ def test_results_do_not_follow_what_a_read_only_view_shows(backend, n_nights):
     results = sg.decode([*view], profile_of()) if n_nights > 1 else [sg.decode(view[0], profile_of())]
     stack[:] = 0.0
     assert all(np.array_equal(one.density.probabilities, p) for one, p in zip(results, kept, strict=True))
-
-
-def test_nights_of_a_read_only_stack_are_not_copied(backend):
-    stack = np.stack([night(seed=seed) for seed in range(3)])
-    stack.flags.writeable = False
-    assert all(np.shares_memory(one.night.probabilities, stack) for one in sg.decode(stack, profile_of()))
 
 
 def test_a_flickering_night_may_change_more_before_a_person_has_to_look():
