@@ -41,8 +41,8 @@ from stageguard.night.recording import Recording as Recording
 from stageguard.night.recording import Signal as Signal
 from stageguard.night.stages import StageScheme as StageScheme
 from stageguard.pipeline import stage as stage
-from stageguard.plots.bouts import plot_bouts as plot_bouts
-from stageguard.plots.experts import plot_bland_altman as plot_bland_altman
+from stageguard.plots.cohort import plot_bland_altman as plot_bland_altman
+from stageguard.plots.cohort import plot_bouts as plot_bouts
 from stageguard.plots.night import plot_density as plot_density
 from stageguard.plots.night import plot_hypnogram as plot_hypnogram
 from stageguard.profile.profile import Profile as Profile

@@ -227,23 +227,20 @@ def _derivations(
     by_role = dict(channels or {}) if isinstance(channels, Mapping | None) else {"eeg": channels}
     derivations = by_role.pop("eeg", None)
     others = {role: checks.text(label, f"the channel of {role!r}") for role, label in by_role.items()}
-    if derivations is None:
-        mappings = [others]
-    else:
+    mappings = [others]
+    if derivations is not None:
         listed = [derivations] if isinstance(derivations, str) else list(derivations)
         mappings = [others | {"eeg": checks.text(label, "a channel of 'eeg'")} for label in listed]
     if not mappings:
         raise InputError("channels of 'eeg' are empty, expected one or more.")
-    nights = []
-    for mapping in mappings:
-        if isinstance(recording, Recording):
-            night = recording.with_channels(mapping)
-        else:
-            if not names_file(recording):
-                Recording.check(recording)  # raises
-            night = read_recording(recording, channels=mapping or None)
-        nights.append(replace(night, covariates={**night.covariates, **covariates}))
-    return nights
+    if not names_file(recording):
+        Recording.check(recording)
+    nights = [
+        recording.with_channels(mapping) if isinstance(recording, Recording)
+        else read_recording(recording, channels=mapping or None)
+        for mapping in mappings
+    ]  # fmt: skip
+    return [replace(night, covariates={**night.covariates, **covariates}) for night in nights]
 
 
 def _merged(density: Hypnodensity, profile: Profile) -> Hypnodensity:

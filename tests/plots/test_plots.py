@@ -112,7 +112,7 @@ def test_many_epochs_are_drawn_as_the_shares_of_columns(ax, n_epochs):
 
 
 def test_scorings_that_do_not_overlap_are_refused(ax):
-    with pytest.raises(sg.InputError, match=naming(2, "24.00 h", "24.08 h")):
+    with pytest.raises(sg.InputError, match=naming("scoring 2", "24.00 h", "24.08 h")):
         sg.plot_hypnogram(
             scored([0] * 10, start=START), scored([0] * 10, start=datetime(2024, 5, 2, 22, 30)), ax=ax
         )
@@ -173,17 +173,6 @@ def test_survival_is_the_percent_of_bouts_at_least_as_long(labels):
     assert line.get_drawstyle() == "steps-pre"
 
 
-def test_histogram_counts_bouts_in_bins_that_double(ax):
-    lengths = [1, 1, 2, 3, 3, 4, 7, 8, 1]
-    labels = [0]
-    for length in lengths:
-        labels += [1] * length + [0]
-    sg.plot_bouts(scored(labels, "ws2", 60.0), stages="S", kind="histogram", ax=ax)
-    (data,) = [patch.get_data() for patch in ax.patches]
-    assert np.allclose(data.edges, [0.5, 1.5, 3.5, 7.5, 15.5])
-    assert np.allclose(data.values, 100 * np.array([3, 3, 2, 1]) / 9)
-
-
 def test_bouts_of_decodings_are_compared_before_and_after(ax, cohort):
     nights, experts = cohort
     sg.plot_bouts(nights, experts, stages=["R", "N2"], names=["raw", "guarded", "expert"], ax=ax)
@@ -233,7 +222,6 @@ def test_bland_altman_leaves_out_what_is_missing_and_draws_what_is_constant(ax):
         (lambda n, ax: sg.plot_hypnogram(n, ax=3), ("ax", 3, "Axes")),
         (lambda n, ax: sg.plot_hypnogram(n, lights_off="22:30", ax=ax), ("is not known",)),
         (lambda n, ax: sg.plot_density(n, ax=ax), ("hypnogram has no", "probabilities")),
-        (lambda n, ax: sg.plot_bouts(n, kind="bars", ax=ax), ("kind is 'bars'",)),
         (lambda n, ax: sg.plot_bouts(n, stages="N9", ax=ax), ("'N9'", "stage")),
         (lambda n, ax: sg.plot_bouts(n, n.merge("wnr3"), ax=ax), ("expected the same",)),
         (lambda n, ax: sg.plot_bland_altman([n, n], [n], ax=ax), (1, 2, "scorings")),

@@ -1,10 +1,9 @@
-"""Shared by all figures: axes, the time axis, epochs gathered into columns, and the scorings to compare."""
+"""Shared by all figures: axes, the time axis, and epochs gathered into columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,11 +11,8 @@ import numpy as np
 from stageguard import checks
 from stageguard.arrays import Floats
 from stageguard.errors import InputError
-from stageguard.guard.decoding import Decoding
 from stageguard.lazy import library
-from stageguard.measures.bouts import ScoredNight, cuts_of, hypnogram_before, hypnogram_of
 from stageguard.night.colours import PAGE
-from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.timing import Night, seconds_between
 from stageguard.report.svg import Bins
 
@@ -29,10 +25,6 @@ INCHES = 1 / 25.4  # per millimetre
 FULL_WIDTH = 180 * INCHES  # two columns of a paper
 COLUMN_WIDTH = 89 * INCHES
 INK, GREY, GAP, LINE = (PAGE[name].light for name in ("ink", "grey", "gap", "line"))
-# Okabe and Ito's black, orange, blue, green and purple, with line styles for print in grey.
-SERIES = ("#E69F00", "#0072B2", "#000000", "#009E73", "#CC79A7")
-STYLES = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)))
-MARKS = ("o", "^", "s", "D", "v")
 TICK_WIDTH = 0.055  # inches of a clock time and its margin, per point of the font size
 MOST_EPOCHS, MOST_COLUMNS = 3_000, 600  # more epochs than this are gathered into columns
 DAY_SECONDS, HOUR_SECONDS, MINUTE_SECONDS = 86400.0, 3600.0, 60.0
@@ -89,29 +81,19 @@ class TimeAxis:
     def __init__(self, nights: Sequence[Night]) -> None:
         known = next((night for night in nights if night.start is not None), None)
         zone = next((night.start.tzinfo for night in nights if night.start and night.start.tzinfo), None)
-
-        def zoned(start: datetime) -> datetime:
-            return start if start.tzinfo is not None else start.replace(tzinfo=zone)
-
-        began = [night.offset_seconds for night in nights]
-        self.start: datetime | None = None
-        if known is not None and known.start is not None:
-            self.start = zoned(known.start)
-            began = [
-                seconds_between(self.start, zoned(night.start)) if night.start is not None
-                else night.offset_seconds - known.offset_seconds
-                for night in nights
-            ]  # fmt: skip
+        self.start = None if known is None else _zoned(known.start, zone)
+        before = 0.0 if known is None else known.offset_seconds
+        began = [
+            night.offset_seconds - before if self.start is None or night.start is None
+            else seconds_between(self.start, _zoned(night.start, zone))
+            for night in nights
+        ]  # fmt: skip
         self.began = tuple(began)  # seconds since `start`, or since the beginning of the recording
         ended = [begin + n.n_epochs * n.epoch_seconds for begin, n in zip(began, nights, strict=True)]
         for number, (begin, end) in enumerate(zip(began, ended, strict=True), start=1):
             if begin >= ended[0] or end <= began[0]:
-                hours = [(moment - began[0]) / HOUR_SECONDS for moment in (begin, end)]
-                raise InputError(
-                    f"scoring {number} has no moment in common with the first: it lasts from "
-                    f"{hours[0]:.2f} h to {hours[1]:.2f} h after its start. "
-                    "Do they belong together?"
-                )
+                hours = " to ".join(f"{(each - began[0]) / HOUR_SECONDS:.2f} h" for each in (begin, end))
+                raise InputError(f"scoring {number} lasts from {hours} of the first, expected an overlap.")
         self.first, self.last = min(began), max(ended)
         self.seconds = self.last - self.first
 
@@ -152,50 +134,14 @@ class TimeAxis:
         ax.set_xlabel(label)
 
 
+def _zoned(start: datetime | None, zone: tzinfo | None) -> datetime:
+    """Return a start, in the zone of another scoring if it has none."""
+    assert start is not None
+    return start if start.tzinfo is not None else start.replace(tzinfo=zone)
+
+
 def _length(seconds: float) -> str:
     """Return a duration as text in one unit."""
     if seconds < 2 * MINUTE_SECONDS:
         return f"{seconds:g} s"
     return f"{seconds / 60:.3g} min" if seconds < 2 * HOUR_SECONDS else f"{seconds / 3600:.3g} h"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ScoringSeries:
-    """Scorings of several nights by one scorer, and the epochs of each that begin a new segment."""
-
-    name: str
-    scorings: tuple[Hypnogram, ...]
-    cuts: tuple[Sequence[int], ...]
-    nights: tuple[ScoredNight, ...]  # whose sleep period is measured
-
-
-def as_nights(nights: Any, what: str = "nights") -> list[ScoredNight]:
-    """Return one night or several nights as a list; an empty list is an error."""
-    if isinstance(nights, Hypnogram | Decoding):
-        return [nights]
-    if isinstance(nights, str) or not isinstance(nights, Iterable):
-        raise InputError(
-            f"{what} are {checks.shown(nights)}, expected a Hypnogram or a Decoding, or a list of them."
-        )
-    several = list(nights)
-    if not several:
-        raise InputError(f"{what} are an empty list, expected at least one Hypnogram or Decoding.")
-    for night in several:
-        hypnogram_of(night)
-    return several
-
-
-def series_of(nights: Any, number: int) -> list[ScoringSeries]:
-    """Return the series of nights: before and after for decodings, one series for hypnograms."""
-    several = as_nights(nights)
-    scorings, cuts = tuple(map(hypnogram_of, several)), tuple(map(cuts_of, several))
-    nights = tuple(several)
-    decoded = [night for night in several if isinstance(night, Decoding)]
-    if len(decoded) == len(several):
-        before = tuple(map(hypnogram_before, decoded))
-        return [ScoringSeries("before", before, cuts, nights), ScoringSeries("after", scorings, cuts, nights)]
-    if decoded:
-        raise InputError("nights are hypnograms and decodings, expected a list of one or of the other.")
-    scorers = {scoring.scorer for scoring in scorings}
-    name = scorers.pop() if len(scorers) == 1 else None
-    return [ScoringSeries(name or f"scoring {number}", scorings, cuts, nights)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -108,14 +108,11 @@ def _lanes(nights: Sequence[ScoredNight], names: Sequence[str] | None) -> list[L
         scoring = hypnogram_of(night)
         if isinstance(night, Decoding):
             of = f" ({night.profile.name})" if n_decoded > 1 else ""
-            lanes += [
-                Lane("before", hypnogram_before(night)),
-                Lane(f"after{of}", scoring, night.changed),
-            ]
+            lanes += [Lane("before", hypnogram_before(night)), Lane(f"after{of}", scoring, night.changed)]
         else:
             lanes.append(Lane(scoring.scorer or f"scoring {number}", scoring))
     titles = names_for(names, [lane.name for lane in lanes], "lane")
-    return [Lane(name, lane.scoring, lane.changed) for name, lane in zip(titles, lanes, strict=True)]
+    return [replace(lane, name=name) for name, lane in zip(titles, lanes, strict=True)]
 
 
 def _draw_lane(ax: Axes, lane: Lane, edges: Floats, top: float) -> dict[float, str]:

@@ -79,23 +79,19 @@ class Stager:
         for group in self.roles:
             role = next((role for role in group if role in recording.signals), None)
             if role is None:
-                wanted = " or ".join(map(repr, group))
-                listed = ", ".join(recording.signals) or "none"
+                wanted, listed = " or ".join(map(repr, group)), ", ".join(recording.signals) or "none"
                 raise InputError(
                     f"recording {recording.id!r} has no channel {wanted}, which {self.name} needs; it has: "
-                    f"{listed}. Say which it is: channels={{{group[0]!r}: NAME}} or --channel "
-                    f"{group[0]}=NAME."
+                    f"{listed}. Name it: channels={{{group[0]!r}: NAME}} or --channel {group[0]}=NAME."
                 )
             used.append(role)
         used += [role for role in self.optional if role in recording.signals]
         for role in used:
             signal = recording.signals[role]
             if isinstance(signal, Signal) and signal.rate_hz < self.least_hz:
-                raise InputError(
-                    f"channel {role!r} ({signal.name}) of recording {recording.id!r} has "
-                    f"{signal.rate_hz:g} Hz, expected at least {self.least_hz:g} for {self.name}. Give it a "
-                    "channel that was sampled faster."
-                )
+                where = f"channel {role!r} ({signal.name}) of recording {recording.id!r}"
+                expected = f"expected at least {self.least_hz:g} for {self.name}"
+                raise InputError(f"{where} has {signal.rate_hz:g} Hz, {expected}.")
         return used
 
     def stage(self, recording: Recording) -> Hypnodensity:
@@ -131,17 +127,13 @@ class Stager:
     def _checked(self, density: object, recording: Recording, n_epochs: int) -> Hypnodensity:
         of = f"for recording {recording.id!r}"
         if not isinstance(density, Hypnodensity):
-            raise InputError(
-                f"{self.name} returned a {type(density).__name__} {of}, expected a Hypnodensity."
-            )
+            found = type(density).__name__
+            raise InputError(f"{self.name} returned a {found} {of}, expected a Hypnodensity.")
         # the last measurement at uneven times may complete an epoch, as it does for features
         end = max([*map(end_seconds, recording.signals.values()), recording.seconds])
         most = int((end + SLACK_SECONDS) // self.known.epoch_seconds)
         if density.n_epochs > most or (density.n_epochs < n_epochs and not self.may_skip):
-            raise InputError(
-                f"{self.name} returned {density.n_epochs} epochs {of}, expected {n_epochs}, as many as the "
-                "signal has."
-            )
+            raise InputError(f"{self.name} returned {density.n_epochs} epochs {of}, expected {n_epochs}.")
         if np.isnan(density.probabilities[:, 0]).all():
             raise InputError(f"{self.name} returned no probabilities {of}. Look at the signals.")
         return density
