@@ -61,3 +61,10 @@ def test_the_errors_are_those_of_real_nights(kind):
     assert row is not None
     (error,) = re.findall(r"\| (\d\.\d\d) \(\d", row[0])
     assert f"{error} of" in TEXT
+
+
+def test_the_number_of_tasks_is_that_of_real_nights():
+    page = (ROOT / "docs" / "real-nights.md").read_text("utf-8")
+    groups = re.findall(r"^\| (?:good|flickering|neither) \((\d+)\): `fit`", page, re.MULTILINE)
+    assert len(groups) == 3
+    assert f"Over {sum(map(int, groups))} tasks" in " ".join(TEXT.split())
