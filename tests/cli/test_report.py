@@ -10,7 +10,7 @@ import nights
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from messages import mentions
-from stageguard.cli.scored_files import ReadOptions, read_expert
+from stageguard.cli.nights import ReadOptions, read_expert
 from stageguard.report.night import night_report
 
 PROFILE = "human-psg-5"

@@ -96,7 +96,7 @@ def test_what_cannot_be_reviewed_is_one_line(run, tmp_path):
 
 
 def test_a_folder_of_outputs_and_one_of_probabilities(run, tmp_path):
-    from stageguard.cli.reviewed_nights import find_reviewed
+    from stageguard.cli.nights import find_reviewed
     from stageguard.runner.decode_one import DecodeOptions
 
     for name in ("one", "two"):

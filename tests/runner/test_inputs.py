@@ -16,7 +16,7 @@ import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from made_recordings import write_psg
 from messages import mentions
-from stageguard.cli.scored_files import Experts
+from stageguard.cli.nights import Experts
 from stageguard.runner.inputs import Wanted, find_inputs, is_sample_list, read_samples
 from stageguard.synthetic.night import simulate_night
 

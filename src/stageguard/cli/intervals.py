@@ -13,6 +13,7 @@ import click
 from stageguard.arrays import NAN
 from stageguard.cli import options as opt
 from stageguard.cli.command import MORE, more, option, packed
+from stageguard.cli.nights import ReadOptions, decode_night
 from stageguard.cli.outcomes import (
     MOST_ROWS,
     end,
@@ -23,7 +24,6 @@ from stageguard.cli.outcomes import (
     print_review,
 )
 from stageguard.cli.render import print_line, show
-from stageguard.cli.scored_files import ReadOptions, decode_night
 from stageguard.cli.terminal import Console, count
 from stageguard.fitting.tune import MeasuredNight, repair_shares
 from stageguard.measures.intervals import (

@@ -177,6 +177,7 @@ trained = more(
     type=click.Choice(TRAINED),
 )
 scheme = more("--scheme", "NAME", "Merge into aasm5, wldr4, wnr3 or ws2.", type=SCHEME)
+column = more("--column", "NAME", "Column of the stages in tables of scorings, or annotator of a BIDS table.")
 scoring_format = more("--scoring-format", "NAME", "Format of scorings, if unclear: numbers-yasa, ...")
 scheduler = more(
     "--scheduler", "ADDRESS", "Dask cluster: tcp://HOST:PORT or local; --wait-for-workers MINUTES."

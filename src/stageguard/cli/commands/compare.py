@@ -14,14 +14,12 @@ from click import UsageError
 
 from stageguard.arrays import NAN, Floats
 from stageguard.cli import options as opt
-from stageguard.cli.cohort_nights import listed_nights
 from stageguard.cli.command import command, option
-from stageguard.cli.outcomes import MOST_ROWS, end, first_few, run_shown, short_names
-from stageguard.cli.render import Answer, print_line
-from stageguard.cli.scored_files import (
+from stageguard.cli.nights import (
     Experts,
     ReadOptions,
     find_scored,
+    listed_nights,
     read_expert,
     read_night,
     read_options,
@@ -29,6 +27,8 @@ from stageguard.cli.scored_files import (
     refuse_guess,
     scored_reading_options,
 )
+from stageguard.cli.outcomes import MOST_ROWS, end, first_few, run_shown, short_names
+from stageguard.cli.render import Answer, print_line
 from stageguard.cli.terminal import count, error_text, naming_nights, with_names
 from stageguard.errors import InputError, StageGuardError, warn
 from stageguard.files import make_folder, real_path, write_text_atomic

@@ -72,11 +72,7 @@ source_options = packed(
 @option("--to", metavar="FORMAT", help="Format to write (docs/formats.md). Default: by the target's name.")
 @source_options
 @opt.scheme
-@option(
-    "--column",
-    metavar="NAME",
-    help="Column of the stages in tables of scorings, or annotator of a BIDS table with several.",
-)
+@opt.column
 @option("--merge", type=opt.SCHEME, help="Merge stages into a coarser scheme on the way.")
 @option(
     "--reepoch",

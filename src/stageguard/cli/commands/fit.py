@@ -15,8 +15,8 @@ from click import UsageError
 
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, more, option, packed
+from stageguard.cli.nights import Experts, ReadOptions, argmax_of, read_expert, read_options, read_scoring
 from stageguard.cli.outcomes import end, run_shown
-from stageguard.cli.scored_files import Experts, ReadOptions, read_expert, read_options, read_scoring
 from stageguard.cli.terminal import Console, count, naming_nights, one_line, print_json, progress_bar
 from stageguard.errors import InputError
 from stageguard.files import check_apart, exists_error
@@ -311,9 +311,7 @@ class FitFile:
         said = self.density
         if said is None or j >= len(self.experts):
             return None
-        if isinstance(said, Hypnodensity):
-            said = Hypnogram(said.argmax, said.scheme, said.epoch_seconds)
-        return self.experts[j], said
+        return self.experts[j], argmax_of(said) if isinstance(said, Hypnodensity) else said
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, apart from messages."""
@@ -360,14 +358,7 @@ class _Reader:
             raise InputError("holds no hypnogram, like the first night. Name experts with --expert.")
         read = read_density_file(path, self.options.density)
         density = read.density
-        night = Hypnogram(
-            density.argmax,
-            density.scheme,
-            density.epoch_seconds,
-            density.start,
-            offset_seconds=density.offset_seconds,
-        )
-        return FitFile(density, self._of_experts(name, night), read.notes)
+        return FitFile(density, self._of_experts(name, argmax_of(density)), read.notes)
 
     def _of_experts(self, name: str, night: Hypnogram) -> list[Hypnogram]:
         """Return the experts' scorings on the epochs of a night."""

@@ -11,9 +11,17 @@ from click import UsageError
 
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, option
-from stageguard.cli.graded_files import GradedFile, GradeReader, find_experts, one_card
+from stageguard.cli.nights import (
+    GradedFile,
+    GradeReader,
+    ReadOptions,
+    find_experts,
+    find_scored,
+    one_card,
+    read_options,
+    scored_reading_options,
+)
 from stageguard.cli.outcomes import end, print_warnings, run_shown
-from stageguard.cli.scored_files import ReadOptions, find_scored, read_options, scored_reading_options
 from stageguard.cli.terminal import Console, one_line, print_json
 from stageguard.errors import InputError
 from stageguard.files import check_apart, check_places, write_together

@@ -15,25 +15,26 @@ from click import UsageError
 from click.exceptions import Exit
 
 from stageguard.cli import options as opt
-from stageguard.cli.cohort_nights import CohortReader, grouping
 from stageguard.cli.command import command, option, packed
 from stageguard.cli.decoded import print_summary
-from stageguard.cli.outcomes import end, look_at, print_notes, print_review, run_shown
-from stageguard.cli.scored_files import (
+from stageguard.cli.nights import (
+    CohortReader,
     ReadOptions,
     decode_night,
     find_scored,
-    read_annotations,
+    grouping,
     read_expert,
     read_options,
 )
+from stageguard.cli.outcomes import end, look_at, print_notes, print_review, run_shown
 from stageguard.cli.terminal import Console, one_line, print_error, print_json
 from stageguard.errors import StageGuardError
 from stageguard.files import check_places, file_error, real_path, write_text_atomic
 from stageguard.formats.companions import SOME_DAY, ListRow
 from stageguard.formats.density import existing_file
+from stageguard.formats.events import read_events
 from stageguard.formats.night import Event
-from stageguard.formats.outputs import REPORT_SUFFIX, is_output, output_paths, relative_path
+from stageguard.formats.outputs import REPORT_SUFFIX, TSV_SUFFIX, is_output, output_paths, relative_path
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.grade import GradeCard
 from stageguard.measures.statistics import StatisticsOptions
@@ -233,7 +234,8 @@ def _night_page(
     annotations: Sequence[Event] = ()
     if expert is not None:
         scored = read_expert(expert, decoding.hypnogram, ReadOptions(scoring_format=scoring_format))
-        annotations = read_annotations(expert, scoring_format)
+        is_of_decode = expert.name.endswith(TSV_SUFFIX)  # which holds only stages
+        annotations = () if is_of_decode else read_events(expert, scoring_format)
     measured = lights_of(Input(night, night_id(night)), measuring.lights_off, measuring.lights_on)
     page = night_report(
         decoding,

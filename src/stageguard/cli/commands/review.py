@@ -16,7 +16,7 @@ from click.exceptions import Exit
 
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, more, option
-from stageguard.cli.reviewed_nights import Beside, find_reviewed, with_files_beside
+from stageguard.cli.nights import find_reviewed
 from stageguard.cli.terminal import Console, count, print_error
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
@@ -92,7 +92,7 @@ def review(
     if adjudicate is not None and until is not None:
         raise UsageError("--adjudicate decides every difference, whatever --until says. Leave one out.")
     loaded = None if profile is None else Profile.load(profile)
-    found = with_files_beside(find_reviewed(nights, samples, loaded, options), Beside(edf, scoring))
+    found = find_reviewed(nights, samples, loaded, options).with_files(edf, scoring)
     paths = [night.path for night in found.nights]
     options = companions.add_to(options, paths, loaded)
     if output is not None and output.suffix == ".jsonl" and len(paths) > 1:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import get_args
+from typing import Any, get_args
 
 import click
 from click import UsageError
@@ -14,8 +16,8 @@ from click import UsageError
 from stageguard.cli import options as opt
 from stageguard.cli.command import MORE, command, more, option
 from stageguard.cli.decoded import end_decoding, print_outcome
-from stageguard.cli.recordings import RecordingOptions, Source, staging_options
 from stageguard.cli.terminal import outcome_bar
+from stageguard.datasets import dataset as described
 from stageguard.errors import InputError
 from stageguard.formats.recordings.read import SUFFIXES as RECORDING_SUFFIXES
 from stageguard.night.recording import Recording
@@ -28,6 +30,7 @@ from stageguard.runner.pool import Cluster, executor_for
 from stageguard.runner.run import check_folder
 from stageguard.runner.stage_files import NamedStager, StageTask, StagingOptions, stage_task
 from stageguard.signals.features import Features
+from stageguard.storage import is_folder
 
 
 @command
@@ -56,7 +59,9 @@ from stageguard.signals.features import Features
 @opt.jobs
 @opt.as_json
 @opt.cohort
-@staging_options
+@more("--dataset", "NAME", "Read the folders as this dataset (stageguard doctor --data).")
+@more("--dataset-option", "KEY=VALUE", "An option of the dataset's reader; repeatable.", multiple=True)
+@more("--channel", "ROLE=NAME", "Which channel is eeg, emg, radar_i, ...; repeatable.", multiple=True)
 @more("--age", "YEARS", "Of the sleeper, if not recorded.", type=click.FloatRange(min=0, max=130))
 @more("--sex", "F|M", "Of the sleeper, if not recorded.", type=click.Choice(["F", "M"]))
 @more(
@@ -82,7 +87,9 @@ def stage(
     jobs: int,
     as_json: bool,
     cohort: str | None,
-    options: RecordingOptions,
+    dataset: str | None,
+    dataset_option: tuple[str, ...],
+    channel: tuple[str, ...],
     age: float | None,
     sex: str | None,
     quality: QualityRules | None,
@@ -99,9 +106,12 @@ def stage(
     --------
     stageguard stage psg.edf --stager yasa --output staged
     """
+    if dataset is None and dataset_option:
+        raise UsageError("--dataset-option needs --dataset: say which dataset it is.")
+    by_role = opt.parse_pairs(channel, "--channel", "a role and a channel's name, such as eeg=C4-M1")
     sleeper = {"age": age, "sex": sex}
     staging = StagingOptions(
-        _channels(options.channels, derivations),
+        _channels(by_role, derivations),
         {name: value for name, value in sleeper.items() if value is not None},
         quality,
         temperature,
@@ -111,12 +121,16 @@ def stage(
     guard = fitting if profile is None else Profile.load(profile)
     check_folder(output)
     endings = (*RECORDING_SUFFIXES, *(SUFFIXES if named[0].card_sha256 else ()))
-    found = options.find(recordings, output, partial(_stageable, endings=endings))
+    if dataset is not None:
+        found = _of_dataset(dataset, recordings, dataset_option, by_role)
+    else:
+        listed = (_stageable(path, endings) if is_folder(path) else [path] for path in recordings)
+        found = [Source(str(file), file.stem, (file,)) for files in listed for file in files]
     tasks = [
         StageTask(
             source.file,
             source.files,
-            source.output,
+            output / source.id,
             named,
             partial(_read, source, named[0]),
             guard,
@@ -161,10 +175,39 @@ def _stageable(folder: Path, endings: Sequence[str]) -> list[Path]:
     return files
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A recording to stage, read when needed, possibly in another process."""
+
+    file: str  # or the dataset's id of it
+    id: str  # name of the outputs
+    files: tuple[Path, ...]  # all that are read, the main one first
+    entry: Any = None  # of a dataset, which reads it
+    channels: Mapping[str, str] = field(default_factory=dict)
+
+
+def _of_dataset(
+    name: str, folders: Sequence[Path], options: Sequence[str], channels: Mapping[str, str]
+) -> list[Source]:
+    """Return the recordings of local copies of a dataset."""
+    about = described(name)
+    reader = opt.parse_dataset_options(options, "--dataset-option")
+    entries = [entry for folder in folders for entry in about.entries(folder, **reader)]
+    if not entries:
+        raise InputError(f"{folders[0]} holds no recording of {name}. See: stageguard doctor --data {name}")
+    return [Source(entry.id, _file_name(entry.id), entry.files, entry, channels) for entry in entries]
+
+
+def _file_name(name: str) -> str:
+    """Return a recording's name with characters that are safe in a file name."""
+    return re.sub(r"[^\w.+-]+", "_", name).strip("._") or "recording"
+
+
 def _read(source: Source, stager: NamedStager) -> Recording | Features | Path:
     """Return a recording of a dataset, the path of a recording, or a table of a network's features."""
-    if source.is_of_dataset:
-        return source.read()[0]
+    if source.entry is not None:
+        recording: Recording = source.entry.read().with_channels(source.channels)
+        return recording
     (file,) = source.files
     if file.suffix.lower() not in SUFFIXES:
         return file

@@ -14,7 +14,6 @@ from click import UsageError
 
 from stageguard.arrays import NAN
 from stageguard.cli import options as opt
-from stageguard.cli.cohort_nights import CohortReader, MeasuredInput, grouping, listed_nights
 from stageguard.cli.command import command, option
 from stageguard.cli.intervals import (
     Wanted,
@@ -24,14 +23,18 @@ from stageguard.cli.intervals import (
     measure_intervals,
     withhold_by_stager,
 )
-from stageguard.cli.outcomes import MOST_ROWS, end, first_few, length_words, look_at, run_shown
-from stageguard.cli.render import Answer, print_line, write_tables
-from stageguard.cli.scored_files import (
+from stageguard.cli.nights import (
+    CohortReader,
+    MeasuredInput,
     ReadOptions,
     find_scored,
+    grouping,
+    listed_nights,
     read_options,
     scored_reading_options,
 )
+from stageguard.cli.outcomes import MOST_ROWS, end, first_few, length_words, look_at, run_shown
+from stageguard.cli.render import Answer, print_line, write_tables
 from stageguard.cli.stats_tables import (
     SUFFIXES,
     errors_table,
