@@ -92,6 +92,23 @@ def test_the_series_of_the_installed_yasa(tmp_path, capsys, scorer, start):
         assert Runner(capsys)("stats", path).code == 0
 
 
+@pytest.mark.parametrize("header", ["Epoch,YASA", "Epoch,W", "epoch,anna", "index,expert"])
+def test_the_only_other_column_holds_the_stages(tmp_path, header):
+    path = tmp_path / "night.csv"
+    path.write_text("\n".join([header, *(f"{epoch},{word}" for epoch, word in enumerate(WORDS))]) + "\n")
+    assert sg.read_hypnogram(path).stages.tolist() == STAGES.tolist()
+
+
+def test_the_arrays_of_sleepyland(tmp_path):
+    np.save(tmp_path / "n_majority.npy", 6 * P)  # sums over six pairs of channels
+    np.testing.assert_allclose(
+        sg.read_density(tmp_path / "n_majority.npy", format="usleep-npy").probabilities, P
+    )
+    np.save(tmp_path / "n_TRUE.npy", np.append(LABELS, 5)[:, None])
+    night = sg.read_hypnogram(tmp_path / "n_TRUE.npy", format="numbers-usleep")
+    assert night.stages.tolist() == [*STAGES, "?"]
+
+
 def test_a_table_of_two_scorers_names_no_stages_for_certain(tmp_path):
     path = tmp_path / "night.csv"
     path.write_text("anna,ben\n" + "W,W\nN2,N3\n" * 9)
