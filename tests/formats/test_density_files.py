@@ -140,12 +140,6 @@ def test_parquet_needs_pyarrow(tmp_path, monkeypatch):
         sg.read_density(tmp_path / "n.parquet")
 
 
-def test_several_nights_in_one_table_are_refused(tmp_path):
-    rows = [f"{name},{','.join(map(str, row))}" for name, row in zip("aabb", P, strict=False)]
-    path = write(tmp_path, "cohort.csv", "subject,W,N1,N2,N3,R", *rows)
-    assert mentions(refused(path), 2, "recordings by its")
-
-
 def test_unknown_formats_are_listed_with_a_suggestion(tmp_path):
     path = write(tmp_path, "n.csv", "W,S", "1,0")
     with pytest.raises(

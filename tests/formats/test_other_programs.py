@@ -97,15 +97,6 @@ def test_an_arrow_table_keeps_the_index_of_its_frame():
     assert sg.read_density(arrow.Table.from_pandas(frame)).epoch_seconds == 20.0
 
 
-def test_empty_rows_at_the_end_are_left_out(tmp_path):
-    night = sg.read_hypnogram(write(tmp_path, "n.csv", ["epoch,stage", "0,W", "1,N2", ",", ","]))
-    assert night.n_epochs == 2
-    assert mentions(night.assumed, "2 rows", "cells")
-    density = sg.read_density(write(tmp_path, "d.csv", table(epoch=range(12)) + ",,,,,\n"))
-    assert density.n_epochs == 12
-    assert mentions(density.assumed, 1, "empty cells at")
-
-
 CHANGES = [(0, "W"), (300, "N2"), (900, "R")]
 UNTOLD = "nothing says when the last stage ends: read as one epoch"
 

@@ -95,11 +95,6 @@ def test_runs_with_an_end_or_a_duration(tmp_path, header, rows, expected):
     assert any("decimal commas" in note for note in night.assumed) == (";" in header)
 
 
-def test_times_between_which_are_20_seconds(tmp_path):
-    rows = [f"{20 * i},{20 * i + 20},{stage}" for i, stage in enumerate(STAGES)]
-    assert sg.read_hypnogram(table(tmp_path, "start,end,stage", *rows)).epoch_seconds == 20
-
-
 def test_numbers_that_may_be_minutes_are_refused(tmp_path):
     path = staged(tmp_path, "time", [0, 0.5, 1, 1.5])
     assert mentions(refused(path), "0.5", "hours")
@@ -114,12 +109,6 @@ def test_dates_give_start_and_gaps(tmp_path):
     density = sg.read_density(density_table(tmp_path, "time", times))
     assert (density.start, density.n_epochs, density.epoch_seconds) == (CLOCK, 122, 30)
     assert mentions(" ".join(density.assumed), "118 epochs", "missing")
-
-
-def test_a_column_that_nobody_can_read_is_refused(tmp_path):
-    path = staged(tmp_path, "time", ["22h00", "22h01", "22h02"])
-    assert mentions(refused(path), "'22h00'")
-    assert "22h00" in refused(path, epoch_seconds=30)  # rows may be missing in between
 
 
 ROW = ",".join(map(str, P[0]))
@@ -151,13 +140,6 @@ def test_an_epoch_column_must_tell_what_is_before_it(tmp_path):
     assert said in refused(density_table(tmp_path, "epoch", [5, 6, 7, 8]), sg.read_density)
     night = sg.read_hypnogram(staged(tmp_path, "epoch", [1, 2, 5]))
     assert night.stages.tolist() == ["W", "N1", "?", "?", "N2"]
-
-
-@pytest.mark.parametrize("column", ["subject", "id", "Recording ID", "participant", "scorer"])
-def test_several_nights_in_one_table_are_refused(tmp_path, column):
-    path = table(tmp_path, f"{column},stage", "A,W", "A,N1", "B,N2")
-    assert f"by its column {column.casefold()} (A, B), expected one" in refused(path)
-    assert sg.read_hypnogram(table(tmp_path, f"{column},stage", "A,W", "A,N1", "A,N2")).n_epochs == 3
 
 
 def test_other_tables_of_several_things_are_refused(tmp_path):
