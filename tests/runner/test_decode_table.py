@@ -270,7 +270,7 @@ def test_what_decode_wrote_is_no_input_for_it(run, tmp_path):
         ran = run("decode", tmp_path / output, "-p", PROFILE, "-o", tmp_path / "again.parquet")
         assert mentions(error_line(ran), output, "probabilities")
         ran = run("convert", tmp_path / output, "-o", tmp_path / "again.edf")
-        assert mentions(error_line(ran), "compare", "stats read all")
+        assert mentions(error_line(ran), "compare", "stats")
 
 
 def stopping_at(number, error, decode=runs.decode):

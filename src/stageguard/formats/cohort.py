@@ -26,7 +26,7 @@ from stageguard.files import file_error, file_sha256, open_text, seekable_file, 
 from stageguard.formats.density import MOST_EPOCHS, build_density, listed
 from stageguard.formats.night import FileOptions, RawDensity
 from stageguard.formats.outputs import column_meanings, table_columns
-from stageguard.formats.sniffing import first_cells, first_lines, read_head
+from stageguard.formats.sniffing import read_head
 from stageguard.formats.tables.delimited import (
     DELIMITERS,
     HEADER_SEARCH_LINES,
@@ -394,15 +394,6 @@ def is_parquet(path: Path) -> bool:
 def holds_parquet(path: Path) -> bool:
     """Whether a path is named like a Parquet file, or is a folder that holds such files."""
     return bool(_parquet_files([path]))
-
-
-def has_ids(path: Path) -> bool:
-    """Whether a table has a column of ids, and so many nights; a Parquet table always counts as one."""
-    if path.suffix.lower() in PARQUET_SUFFIXES:
-        return True
-    if path.suffix.lower() not in TEXT_DELIMITERS or not path.is_file():
-        return False
-    return any(ID in first_cells(line) for line in first_lines(read_head(path))[:HEADER_SEARCH_LINES])
 
 
 def is_dataset(paths: Sequence[Path]) -> bool:

@@ -31,10 +31,10 @@ from stageguard.report.summary import DecodingSummary, RecordingFacts, RowMeasur
 from stageguard.runner.decode_one import (
     MALFORMED,
     DecodeOptions,
-    Recipe,
     decode_file,
     refuse_output,
     start_of,
+    what_differs,
 )
 from stageguard.runner.manifest import DecodedFile, DecodedNight, Manifest, ManifestRow, table_text
 from stageguard.runner.run import Outcome, run_files
@@ -150,7 +150,10 @@ def _kept(task: DecodeTask, files: WrittenFiles, options: Mapping[str, Any]) -> 
     record = read_sidecar(files.sidecar)  # refuses a file of somebody else, and the layout of another version
     try:
         night = _recorded_night(task, record, files)
-        reason = _recorded_recipe(record).difference(_recipe(task, options))
+        made_by = {key: record[key] for key in ("options", "profile")}
+        made_by |= {"input": record["input"] or {"sha256": ""}}
+        made_by |= {"stageguard": record["provenance"]["stageguard"]}
+        reason = what_differs(made_by, _recipe(task, options))
         hashes = {files.tsv.name: record["hypnogram"]["sha256"]}
         hashes |= {str(file["file"]): str(file["sha256"]) for file in record.get("beside", ())}
     except MALFORMED as error:
@@ -165,21 +168,16 @@ def _kept(task: DecodeTask, files: WrittenFiles, options: Mapping[str, Any]) -> 
     return night if is_whole and len(there) == sum(wanted.values()) else None
 
 
-def _recipe(task: DecodeTask, options: Mapping[str, Any]) -> Recipe:
+def _recipe(task: DecodeTask, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return everything that affects the output of a task."""
     given = task.profile.at_strength(task.options.strength)
     used = given.for_nights_of(task.options.stager, task.options.cohort)
-    file = task.path.name, file_sha256(task.path)
-    return Recipe(plain(options), task.profile.name, used.sha256, *file, __version__)
-
-
-def _recorded_recipe(record: Mapping[str, Any]) -> Recipe:
-    profile, source = record["profile"], record["input"] or {"file": "", "sha256": ""}
-    return Recipe(
-        record["options"],
-        *(profile["name"], profile["sha256"], source["file"], source["sha256"]),
-        record["provenance"]["stageguard"],
-    )
+    return {
+        "options": plain(options),
+        "profile": {"name": task.profile.name, "sha256": used.sha256},
+        "input": {"file": task.path.name, "sha256": file_sha256(task.path)},
+        "stageguard": __version__,
+    }
 
 
 def _recorded_night(task: DecodeTask, record: Mapping[str, Any], files: WrittenFiles) -> DecodedFile:

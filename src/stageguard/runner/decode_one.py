@@ -230,36 +230,26 @@ def refuse_output(path: Path) -> None:
         raise file_error(path, "is an output of decode, expected the stager's probabilities.")
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """Everything that affects an output, as far as it can be compared.
+def what_differs(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return how the recipe of an existing output differs from that of now; empty if it does not.
 
-    A run goes on where an earlier one ended: an output is kept if the recipe in its record is that of now and
-    if its files still are as the record describes them. Any other output is left alone, unless it may be
-    overwritten.
+    A recipe is everything that affects an output, in JSON types: name and hash of `input` and `profile`,
+    `options`, and `stageguard`, the version. An output with the recipe of now is kept; any other one is left
+    alone, unless it may be overwritten.
     """
-
-    options: Mapping[str, Any]  # in JSON types
-    profile_name: str
-    profile_sha256: str
-    input_file: str
-    input_sha256: str
-    version: str  # of this package
-
-    def difference(self, now: Recipe) -> str:
-        """Return how this recipe, of an existing output, differs from that of now; empty if it does not."""
-        keys = sorted(now.options.keys() | self.options.keys())
-        differing = [key for key in keys if now.options.get(key, _ABSENT) != self.options.get(key, _ABSENT)]
-        if differing:
-            return f"was decoded with other options ({', '.join(differing)})"
-        if self.profile_sha256 != now.profile_sha256:
-            same = self.profile_name == now.profile_name
-            return f"was decoded with {'another version of ' * same}the profile {self.profile_name}"
-        if self.version != now.version:
-            return f"was decoded by stageguard {self.version}, this is {now.version}"
-        if self.input_sha256 != now.input_sha256:
-            return f"{now.input_file} has changed since"
-        return ""
+    options, options_now = was["options"], now["options"]
+    keys = sorted(options.keys() | options_now.keys())
+    if differing := [key for key in keys if options.get(key, _ABSENT) != options_now.get(key, _ABSENT)]:
+        return f"was decoded with other options ({', '.join(differing)})"
+    name = was["profile"]["name"]
+    if was["profile"]["sha256"] != now["profile"]["sha256"]:
+        is_same = name == now["profile"]["name"]
+        return f"was decoded with {'another version of ' * is_same}the profile {name}"
+    if was["stageguard"] != now["stageguard"]:
+        return f"was decoded by stageguard {was['stageguard']}, this is {now['stageguard']}"
+    if was["input"]["sha256"] != now["input"]["sha256"]:
+        return f"{now['input']['file']} has changed since"
+    return ""
 
 
 def is_as_described(folder: Path, described: Mapping[str, Any]) -> bool:

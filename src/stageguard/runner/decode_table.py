@@ -75,7 +75,7 @@ from stageguard.guard.explain import explain
 from stageguard.profile.profile import Profile
 from stageguard.report.summary import measures_of
 from stageguard.report.words import shared_warnings
-from stageguard.runner.decode_one import MALFORMED, DecodeOptions, Recipe, is_as_described, reading_with
+from stageguard.runner.decode_one import MALFORMED, DecodeOptions, is_as_described, reading_with, what_differs
 from stageguard.runner.manifest import DecodedNight, Manifest, ManifestRow, recorded_outcomes
 from stageguard.runner.run import LOGGER, Outcome, attempt, collect_warnings, log_outcome
 from stageguard.runner.stopping import Stopped
@@ -127,13 +127,13 @@ class TableTask:
 
     def identity(self, table: CohortTable) -> dict[str, Any]:
         """Return everything that affects the output, in JSON types."""
+        options = plain(self.options.to_dict()) | {"explain": self.explain}
         return {
             "stageguard": __version__,
             "input": table.describe(),
-            "profile_sha256": self.profile.sha256,
-            "options": plain(self.options.to_dict()),
-            "explain": self.explain,
-        } | ({"only": sorted(self.only)} if self.only else {})
+            "profile": {"name": self.profile.name, "sha256": self.profile.sha256},
+            "options": options | ({"only": sorted(self.only)} if self.only else {}),
+        }
 
     def texts_beside(self, manifest: Manifest) -> dict[Path, str]:
         """Return the texts of the tables beside the output; an empty one is not written."""
@@ -486,8 +486,7 @@ def _is_finished(task: TableTask, identity: Mapping[str, Any], *, goes_on: bool)
     reason = "it is not known how it was made"
     with contextlib.suppress(StageGuardError, OSError, *MALFORMED):
         record = load_json(task.sidecar)["stageguard"]
-        before, now = record["run"], identity
-        reason = _recipe(before, record["profile"]["name"]).difference(_recipe(now, task.profile.name))
+        reason = what_differs(record["run"], identity)
         is_whole = is_table_unchanged(task.output, record["table"]) and all(
             is_as_described(task.output.parent, described) for described in record["beside"]
         )
@@ -497,19 +496,6 @@ def _is_finished(task: TableTask, identity: Mapping[str, Any], *, goes_on: bool)
     if goes_on:
         return False
     raise exists_error(task.output, f", and {reason}", to="decode the table again")
-
-
-def _recipe(identity: Mapping[str, Any], profile_name: str) -> Recipe:
-    more = {key: identity[key] for key in ("explain", "only") if key in identity}
-    source = identity["input"]
-    return Recipe(
-        identity["options"] | more,
-        profile_name,
-        identity["profile_sha256"],
-        source["file"],
-        source["sha256"],
-        identity["stageguard"],
-    )
 
 
 def is_table_unchanged(output: Path, recorded: Mapping[str, Any]) -> bool:

@@ -121,7 +121,7 @@ def _decoded_again(
             run = record["run"]
             options = DecodeOptions.from_dict(run["options"] | {"format": None}, None)  # a table's is known
             files = tuple(path / place for place in record["input"].get("files", ()))
-            only = tuple(map(str, run.get("only", ())))
+            only = tuple(map(str, run["options"].get("only", ())))
             task = TableTask(path, again, profile, options, only=only, files=files)
             decode_source(table_source(task))
         return _compared(_rows(table), _rows(again))
