@@ -13,6 +13,7 @@ import pages
 import stageguard as sg
 from messages import naming
 from nights import decode
+from report_samples import profile_with
 from stageguard.errors import InputError
 from stageguard.measures.cohort import CohortNight, measure, measure_night
 from stageguard.report.cohort import cohort_row, spark_code
@@ -135,6 +136,17 @@ def test_names_are_text_and_nothing_else():
     assert "<i>" not in page
     assert "\u202e" not in page
     assert HOSTILE.replace("\u202e", " ") in data_of(page)["ids"]
+
+
+def test_stages_of_any_name_are_text():
+    nights = {}
+    for stages in (["<b>wake</b>", "'\"&<", "deep"], ["wake", "light", "deep"]):
+        result = decode(np.full((600, 3), 1 / 3), profile_with("own", stages))
+        nights[stages[1]] = pages.read(sg.cohort_report({"n": result}))
+    hostile, tame = nights.values()
+    ids = [node.attributes["id"] for node in hostile.all() if "id" in node.attributes]
+    assert len(ids) == len(set(ids))
+    assert [[*node.attributes] for node in hostile.all()] == [[*node.attributes] for node in tame.all()]
 
 
 def test_a_bad_night_is_a_row_among_the_failures():

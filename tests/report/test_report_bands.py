@@ -55,14 +55,14 @@ def test_a_band_without_width_still_has_two_sides():
 
 
 def test_before_is_a_ring_after_a_diamond_expert_a_cross():
-    rings, diamonds, crosses = marks(band_svg(row(40.0, 15.0, "above", "inside", expert=12.0), 0))
+    rings, diamonds, crosses = marks(band_svg(row(40.0, 15.0, "above", "inside", expert=12.0)))
     assert rings == [pytest.approx(place_of(40.0, 10.0, 20.0), abs=0.1)]
     assert diamonds == [pytest.approx(place_of(15.0, 10.0, 20.0), abs=0.1)]
     assert crosses == [pytest.approx(place_of(12.0, 10.0, 20.0), abs=0.1)]
 
 
 def test_what_does_not_exist_has_no_mark_and_names_are_escaped():
-    svg = band_svg(row(NAN, 15.0, "", "inside", name="<script>"), 0)
+    svg = band_svg(row(NAN, 15.0, "", "inside", name="<script>"))
     rings, diamonds, crosses = marks(svg)
     assert (len(rings), len(diamonds), len(crosses)) == (0, 1, 0)
     root = ElementTree.fromstring(svg)

@@ -314,7 +314,7 @@ def _validity(measured: ReportMeasures) -> dict[str, Any]:
 
     rows = [row for row in (tables.joint_row(measured), *tables.indicator_rows(measured)) if row is not None]
     # already escaped
-    drawn = [Markup(band_svg(row, number)) if row.has_band else "" for number, row in enumerate(rows)]
+    drawn = [Markup(band_svg(row)) if row.has_band else "" for row in rows]
     return {"indicators": list(zip(rows, drawn, strict=True)), "has_bands": any(drawn)}
 
 

@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
+from typing import NamedTuple
 
 import numpy as np
 
 from stageguard.arrays import Floats
 from stageguard.measures.cohort import CohortTable, GroupDifference, group_differences
-from stageguard.measures.samples import BlandAltman, bland_altman
+from stageguard.measures.samples import BlandAltman, Difference, bland_altman
 from stageguard.measures.validity import band_at, place_in
 from stageguard.night.colours import PAGE
 from stageguard.night.hypnogram import Hypnogram
@@ -72,11 +73,10 @@ class BandRow:
         return decimals_for(values)
 
 
-def band_svg(row: BandRow, number: int) -> str:
+def band_svg(row: BandRow) -> str:
     """Draw an indicator relative to its band: the expert as a cross, before as a ring, after as a diamond.
 
-    All bands are equally wide, and distances outside are squeezed. Ids have the row's number, since its key
-    may hold any character.
+    All bands are equally wide, and distances outside are squeezed.
     """
     height = BAND_SIZE[1]
     values, y = {"expert": row.expert, "before": row.before, "after": row.after}, height / 2
@@ -94,7 +94,7 @@ def band_svg(row: BandRow, number: int) -> str:
     if (x := at.get("after")) is not None:
         parts.append(f'<path d="M{x:.1f} {y - 5:.1f}l5 5l-5 5l-5 -5z" fill="{INK}"/>')
     places = f"stager {row.before_place or 'no value'}, guarded {row.after_place or 'no value'}"
-    return document(row.name, places, parts, BAND_SIZE, inline=f"band-{number}")
+    return document(row.name, places, parts, BAND_SIZE, inline=f"band-{row.key}")
 
 
 def place_of(value: float, low: float, high: float) -> float:
@@ -155,8 +155,7 @@ class BandScale:
         return cls(profile.name, profile.sha256, night.scheme, seconds, with_limits, threshold)
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(NamedTuple):
     """One indicator of many nights: shares inside and outside the band, and the picture."""
 
     label: str
@@ -170,28 +169,27 @@ def spreads_of(tables: Mapping[BandScale, CohortTable]) -> dict[str, list[Spread
     frequent = sorted(tables.items(), key=lambda item: -len(item[1].night_ids))[:MOST_SCALES]
     found: dict[str, list[Spread]] = {}
     for number, (scale, table) in enumerate(frequent):
-        joint = [] if scale.threshold is None else [(JOINT.key, 0.0, scale.threshold)]
-        spreads = [_spread(table, number, quantity_of(key), *ends) for key, *ends in (*joint, *scale.bands)]
-        n_nights = count(len(table.night_ids), "night")
-        if spreads:
-            found[f"{scale.profile}, epochs of {scale.epoch_seconds:g} s: {n_nights}"] = spreads
+        joint = () if scale.threshold is None else ((JOINT.key, 0.0, scale.threshold),)
+        heading = (
+            f"{scale.profile}, epochs of {scale.epoch_seconds:g} s: {count(len(table.night_ids), 'night')}"
+        )
+        if bands := (*joint, *scale.bands):
+            found[heading] = [_spread(table, number, quantity_of(key), low, high) for key, low, high in bands]
     return found
 
 
 def _spread(table: CohortTable, scale_number: int, quantity: Quantity, low: float, high: float) -> Spread:
-    key, decimals = quantity.key, quantity.decimals
-    columns = {name: table.of(key, name) for name in table.values} if key in table.names else {}
-    columns = {name: values[~np.isnan(values)] for name, values in columns.items()}
-    columns = {name: values for name, values in columns.items() if len(values)}
-    shares = []
-    for name, values in columns.items():
-        places: Counter[str] = Counter(place_in(value, low, high) for value in values.tolist())
-        words = [f"{100 * places[p] / len(values):.0f} % {p}" for p in ("inside", *OUTSIDE) if places[p]]
-        shares.append(f"{CALLED[name]} {', '.join(words)}")
+    key, columns, shares = quantity.key, {}, []
+    for name in table.values if key in table.names else ():
+        values = table.of(key, name)
+        if len(known := values[~np.isnan(values)]):
+            columns[name] = known
+            places: Counter[str] = Counter(place_in(value, low, high) for value in known.tolist())
+            words = [f"{100 * places[p] / len(known):.0f} % {p}" for p in ("inside", *OUTSIDE) if places[p]]
+            shares.append(f"{CALLED[name]} {', '.join(words)}")
     unit = "" if quantity.unit == "count" else f" {quantity.unit}"
-    band = f"{number_text(low, decimals)} to {number_text(high, decimals)}{unit}"
-    if quantity is JOINT:
-        band = f"under {number_text(high, decimals)} {quantity.unit}"
+    ends = [number_text(end, quantity.decimals) for end in (low, high)]
+    band = f"under {ends[1]}{unit}" if quantity is JOINT else f"{' to '.join(ends)}{unit}"
     description = f"Expert band {band}. {'; '.join(shares) or 'No night has it'}."
     label = quantity.label or quantity.title
     parts, size = _histograms(columns, low, high)
@@ -211,9 +209,9 @@ def _histograms(
     for number, (name, values) in enumerate(columns.items(), 1):
         y = SPREAD_TOP + SPREAD_ROW * number
         counts, _ = np.histogram(np.clip(values, axis.low, axis.high), BINS, (axis.low, axis.high))
-        heights = (SPREAD_ROW - 5) * counts / counts.max()
+        heights = np.maximum((SPREAD_ROW - 5) * counts / counts.max(), counts > 0)
         path = "".join(
-            f"M{axis.start + width * place:.1f} {y:.1f}v{-max(height, 1.0):.1f}h{width - 0.4:.1f}V{y:.1f}z"
+            f"M{axis.start + width * place:.1f} {y:.1f}v{-height:.1f}h{width - 0.4:.1f}V{y:.1f}z"
             for place, height in enumerate(heights.tolist())
             if height
         )
@@ -254,8 +252,7 @@ def bias_cells(pair: BlandAltman, quantity: Quantity) -> list[str]:
     return [f"{bias} ({bias_low} to {bias_high})", limits, f"{pair.n:,}"]
 
 
-@dataclass(frozen=True, slots=True)
-class ForestRow:
+class ForestRow(NamedTuple):
     """One measure in two groups."""
 
     label: str
@@ -265,8 +262,7 @@ class ForestRow:
     svg: str
 
 
-@dataclass(frozen=True, slots=True)
-class Forest:
+class Forest(NamedTuple):
     """Two groups, compared in every measure."""
 
     first: str
@@ -299,19 +295,16 @@ def _forest(
     number: int, table: CohortTable, quantities: Sequence[Quantity], differences: Sequence[GroupDifference]
 ) -> Forest:
     results = [difference.result for difference in differences]
-    ends = [end for result in results for end in (result.d_low, result.d_high) if not isnan(end)]
-    reach = min(LARGEST_D, max([0.5, *np.abs(ends).tolist()]))
+    ends = [abs(end) for result in results for end in (result.d_low, result.d_high) if not isnan(end)]
+    reach = min(LARGEST_D, max([0.5, *ends]))
     axis = ValueAxis(-reach, reach, 8.0, FOREST_WIDTH - 8.0)
     final, rows = final_scoring(table.values), []
     for quantity in quantities:
-        by_scoring = {each.scoring: each for each in differences if each.measure == quantity.key}
-        if not any(each.result.n_first + each.result.n_second for each in by_scoring.values()):
+        by_scoring = {each.scoring: each.result for each in differences if each.measure == quantity.key}
+        if not any(each.n_first + each.n_second for each in by_scoring.values()):
             continue
-        result, decimals = by_scoring[final].result, max(1, quantity.decimals)
-        effects = {
-            name: _interval(each.result.d, each.result.d_low, each.result.d_high, 2)
-            for name, each in by_scoring.items()
-        }
+        result, decimals = by_scoring[final], max(1, quantity.decimals)
+        effects = {name: _interval(each.d, each.d_low, each.d_high, 2) for name, each in by_scoring.items()}
         words = "; ".join(f"{CALLED[name]} {effect}" for name, effect in effects.items())
         size = (FOREST_WIDTH, LANE * len(by_scoring) + 4)
         lanes, name = [*_forest_lanes(by_scoring, axis)], f"forest-{number}-{quantity.key}"
@@ -338,14 +331,14 @@ def _interval(value: float, low: float, high: float, decimals: int) -> str:
     return f"{number_text(value, decimals)}{ends}"
 
 
-def _forest_lanes(by_scoring: Mapping[str, GroupDifference], axis: ValueAxis) -> Iterator[str]:
+def _forest_lanes(by_scoring: Mapping[str, Difference], axis: ValueAxis) -> Iterator[str]:
     """Draw one interval per scoring, below each other, with a line at no difference."""
     height = LANE * len(by_scoring) + 4
     yield f'<path d="M{axis.at(0):.1f} 0V{height:.1f}" stroke="{GREY}"/>'
     ticks = "".join(f"M{axis.at(value):.1f} 0v{height:.1f}" for value in axis.ticks()[0] if value)
     yield f'<path d="{ticks}" stroke="{PALE}"/>'
-    for number, (scoring, difference) in enumerate(by_scoring.items()):
-        result, y, colour = difference.result, LANE * (number + 0.5) + 2, SHADES[scoring]
+    for number, (scoring, result) in enumerate(by_scoring.items()):
+        y, colour = LANE * (number + 0.5) + 2, SHADES[scoring]
         if not isnan(result.d_low):
             path = f"M{axis.at(result.d_low):.1f} {y:.1f}H{axis.at(result.d_high):.1f}"
             yield f'<path d="{path}" stroke="{colour}" stroke-width="2"/>'

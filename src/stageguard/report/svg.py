@@ -79,8 +79,10 @@ def document(
         opening = f'xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
         ids = ("", "")
     else:
-        opening = f'width="100%" aria-labelledby="{inline}-title {inline}-desc"'
-        ids = (f' id="{inline}-title"', f' id="{inline}-desc"')
+        # a stage in the name may hold quotes or spaces
+        name = "".join(c if c.isalnum() or c in "-_" else f".{ord(c):x}" for c in inline)
+        opening = f'width="100%" aria-labelledby="{name}-title {name}-desc"'
+        ids = (f' id="{name}-title"', f' id="{name}-desc"')
     return (
         f'<svg {opening} viewBox="0 0 {width} {height}" role="img" font-family="{FONT}" fill="{INK}">\n'
         f"<title{ids[0]}>{safe(title)}</title>\n<desc{ids[1]}>{safe(description)}</desc>\n"
