@@ -84,7 +84,7 @@ def test_files_that_are_missing_are_named_and_subjects_chosen(tmp_path, name, fi
 def test_a_folder_without_recordings_says_what_was_expected(tmp_path, name):
     known = dataset(name)
     (tmp_path / "Mouse01.zip").write_bytes(b"")
-    with pytest.raises(InputError, match=naming(known.title, known.layout, "Mouse01.zip", "unpack")):
+    with pytest.raises(InputError, match=naming(known.title, known.layout, "Unpack Mouse01.zip")):
         list(known.entries(tmp_path))
 
 

@@ -83,12 +83,9 @@ class Dataset:
                 yield entry
         if entry is None:
             chosen = "".join(f", {name}={value}" for name, value in options.items())
-            archive = next(iter(sorted(folder.rglob("*.zip"))), None)
-            unpack = "" if archive is None else f" {archive.name} is an archive: unpack it."
-            raise InputError(
-                f"{folder} holds no recording of {self.title}{chosen}, expected files such as {self.layout}."
-                f"{unpack}"
-            )
+            archive = next((f" Unpack {path.name}." for path in sorted(folder.rglob("*.zip"))), "")
+            expected = f"expected files such as {self.layout}.{archive}"
+            raise InputError(f"{folder} holds no recording of {self.title}{chosen}, {expected}")
 
 
 def _wanted_subjects(subjects: Sequence[str] | str | None) -> frozenset[str] | None:
@@ -96,8 +93,7 @@ def _wanted_subjects(subjects: Sequence[str] | str | None) -> frozenset[str] | N
     if subjects is None:
         return None
     parts = subjects.split(",") if isinstance(subjects, str) else map(str, subjects)
-    names = frozenset(part.strip().upper() for part in parts if part.strip())
-    if not names:
+    if not (names := frozenset(part.strip().upper() for part in parts if part.strip())):
         raise InputError("subjects is empty, expected a list such as SC400,SC401.")
     return names
 
@@ -113,17 +109,12 @@ def dataset_names() -> tuple[str, ...]:
 
 
 def dataset(name: str) -> Dataset:
-    """Return a dataset by name; an unknown name is an InputError.
+    """Return what is known of a dataset: access, licence, citation and options.
 
     Parameters
     ----------
     name : str
         One of `dataset_names`.
-
-    Returns
-    -------
-    Dataset
-        Access, licence, citation and options.
     """
     key = name.strip().lower().replace("_", "-")
     if key not in _catalogue():
@@ -135,15 +126,12 @@ def dataset(name: str) -> Dataset:
 def entries(name: str, folder: str | Path, **options: Any) -> Iterator[Entry]:
     """Find the recordings of a dataset in a folder, without reading their signals.
 
+    They come in a stable order. ``entry.read()`` gives the recording; entries can be sent to other processes.
+
     Parameters
     ----------
     name, folder, **options
         As in `recordings`.
-
-    Returns
-    -------
-    iterator of Entry
-        In a stable order. ``entry.read()`` gives the recording; entries can be sent to other processes.
     """
     return dataset(name).entries(folder, **options)
 

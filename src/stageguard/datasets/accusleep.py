@@ -126,17 +126,14 @@ def _read(name: str, session: Session, facts: Facts) -> Recording:
     seconds = max((signal.seconds for signal in signals.values()), default=None)
     labels = session.first(LABELS)
     scoring = None if labels is None else _scoring(labels, facts, seconds)
-    covariates: dict[str, float | str] = {"species": "mouse"}
-    if session.group:
-        covariates["group"] = session.group
-    if phase := re.search(r"(light|dark)[-_ ]?cycle", session.name, re.IGNORECASE):
-        covariates["phase"] = phase[1].lower()
+    phase = re.search(r"(light|dark)[-_ ]?cycle", session.name, re.IGNORECASE)
+    known = {"species": "mouse", "group": session.group, "phase": phase[1].lower() if phase else ""}
     return Recording(
         name,
         session.mouse,
         signals,
         {} if scoring is None else {scoring.scorer or "expert": scoring},
-        covariates=covariates,
+        covariates={key: value for key, value in known.items() if value},
         is_synthetic=is_synthetic(session.folder),
         source="AccuSleep",
     )
@@ -196,10 +193,8 @@ def _scoring(path: Path, facts: Facts, seconds: float | None) -> Hypnogram:
         raise dataset_error(path, problem)
     labelled = len(labels) * facts.label_seconds
     if seconds is not None and abs(labelled - seconds) > max(60.0, 0.01 * seconds):
-        raise dataset_error(
-            path,
-            f"{len(labels):,} labels of {facts.label_seconds:g} s last {labelled:g} s, the signals at "
-            f"{facts.rate_hz:g} Hz {seconds:g} s. Give label_seconds or rate_hz as they were recorded.",
-        )
+        found = f"{len(labels):,} labels of {facts.label_seconds:g} s last {labelled:g} s"
+        signals = f"the signals at {facts.rate_hz:g} Hz {seconds:g} s"
+        raise dataset_error(path, f"{found}, {signals}. Give label_seconds or rate_hz as recorded.")
     stages = reepoch_labels(labels, facts.label_seconds, facts.epoch_seconds)
     return Hypnogram(stages, WNR3, facts.epoch_seconds, scorer=scorer)

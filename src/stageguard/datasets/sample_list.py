@@ -79,9 +79,8 @@ def read_row(
     off = _lights(row, recording, "lights_off")
     on = _lights(row, recording, "lights_on", after=off or 0.0)
     if off is not None and on is not None and on <= off:
-        raise InputError(
-            f"{name}: lights_on ({row['lights_on']}) is before lights_off ({row['lights_off']})."
-        )
+        moments = f"lights_on ({row['lights_on']}) is before lights_off ({row['lights_off']})"
+        raise InputError(f"{name}: {moments}.")
     return replace(
         recording,
         covariates={**recording.covariates, **facts},
@@ -101,10 +100,8 @@ def _lights(row: Mapping[str, str], recording: Recording, what: str, after: floa
         why = error if isinstance(error, InputError) else f"{what} is {text[:40]!r}, expected {MOMENT_WORDS}."
         raise InputError(f"{recording.id}: {why}") from None
     if not -DAY_SECONDS <= seconds <= recording.seconds + DAY_SECONDS:
-        raise InputError(
-            f"{recording.id}: {what} is {text!r}, {seconds:,.0f} s from the start of a recording of "
-            f"{recording.seconds:,.0f} s. Correct the list."
-        )
+        lasts = f"the start of a recording of {recording.seconds:,.0f} s"
+        raise InputError(f"{recording.id}: {what} is {text!r}, {seconds:,.0f} s from {lasts}.")
     return seconds
 
 

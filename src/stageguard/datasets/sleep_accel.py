@@ -88,10 +88,8 @@ def _scoring(path: Path, scheme: StageScheme) -> tuple[Hypnogram, float]:
     epochs, codes = np.rint(places).astype(np.int64), rows[:, 1]
     is_odd = (np.abs(places - epochs) > 0.05) | (np.diff(epochs, prepend=-1) < 1)
     for row in np.flatnonzero(is_odd | ~np.isin(codes, (UNSCORED, *CODES)))[:1]:
-        raise dataset_error(
-            path,
-            f"has stage {codes[row]:g} at {rows[row, 0]:g} s, expected -1, 0, 1, 2, 3, 4 or 5 every 30 s.",
-        )
+        found = f"has stage {codes[row]:g} at {rows[row, 0]:g} s"
+        raise dataset_error(path, f"{found}, expected -1, 0, 1, 2, 3, 4 or 5 every 30 s.")
     labels = np.full(int(epochs[-1]) + 1, UNSCORED, dtype=np.int8)
     labels[epochs] = [AASM5.index(CODES[code]) if code in CODES else UNSCORED for code in codes]
     return Hypnogram(labels, AASM5, EPOCH_SECONDS, scorer="expert").merge(scheme), offset
@@ -119,7 +117,6 @@ def _numbers(path: Path, n_columns: int) -> Floats:
     except ValueError as error:
         why = f" ({' '.join(str(error).split())})"
     if rows.shape[1] != n_columns:
-        raise dataset_error(
-            path, f"begins with {first[:40]!r}, expected {n_columns} columns of numbers{why}. Is it complete?"
-        )
+        expected = f"expected {n_columns} columns of numbers{why}"
+        raise dataset_error(path, f"begins with {first[:40]!r}, {expected}. Is it complete?")
     return rows

@@ -137,9 +137,8 @@ def _cassette(path: Path, rows: Sequence[Sequence[object]]) -> Iterator[tuple[st
         raise dataset_error(path, f"has the columns {found}, expected subject, night and LightsOff.")
     for row in rows[1:]:
         cells = dict(zip(header, row, strict=False))
-        subject, night = _whole(cells["subject"]), _whole(cells["night"])
-        if subject is not None and night is not None:
-            yield f"SC4{subject:02d}{night}", StudyRow(_clock(cells["lightsoff"]))
+        if (key := _key("SC4", cells["subject"], cells["night"])) is not None:
+            yield key, StudyRow(_clock(cells["lightsoff"]))
 
 
 def _telemetry(path: Path, rows: Sequence[Sequence[object]]) -> Iterator[tuple[str, StudyRow]]:
@@ -148,16 +147,15 @@ def _telemetry(path: Path, rows: Sequence[Sequence[object]]) -> Iterator[tuple[s
     Two header rows, then: Nr, Age, M1/F2, night nr and lights off with placebo, the same with temazepam.
     """
     for row in rows[2:]:
-        subject = _whole(row[0]) if len(row) >= 7 else None
-        for drug, column in (("placebo", 3), ("temazepam", 5)):
-            night = None if subject is None else _whole(row[column])
-            if night is not None:
-                yield f"ST7{subject:02d}{night}", StudyRow(_clock(row[column + 1]), {"drug": drug})
+        for drug, column in (("placebo", 3), ("temazepam", 5)) if len(row) >= 7 else ():
+            if (key := _key("ST7", row[0], row[column])) is not None:
+                yield key, StudyRow(_clock(row[column + 1]), {"drug": drug})
 
 
-def _whole(cell: object) -> int | None:
+def _key(study: str, subject: object, night: object) -> str | None:
+    """Return the first letters of a night's files, or None if a cell is no number."""
     try:
-        return int(float(str(cell)))
+        return f"{study}{int(float(str(subject))):02d}{int(float(str(night)))}"
     except (ValueError, OverflowError):
         return None
 

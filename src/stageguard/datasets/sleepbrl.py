@@ -49,10 +49,8 @@ def _read(path: Path, scoring: Path | None, scheme: StageScheme, pair: int) -> R
             if name in raw.signals:
                 signals[f"radar_{letter}" + ("" if number == pair else f"_{number}")] = raw.signals[name]
     if "radar_i" not in signals or "radar_q" not in signals:
-        there = ", ".join(raw.signals) or "none"
-        raise dataset_error(
-            path, f"has no channels S{2 * pair - 1} and S{2 * pair} (I/Q pair {pair}); it has: {there}."
-        )
+        wanted, there = f"S{2 * pair - 1} and S{2 * pair}", ", ".join(raw.signals) or "none"
+        raise dataset_error(path, f"has no channels {wanted} (I/Q pair {pair}); it has: {there}.")
     return Recording(
         path.stem.lower(),
         path.stem.lower(),
