@@ -113,7 +113,6 @@ def test_no_command_writes_over_what_it_read(run, folder):
     expert, other = folder / "a" / "n1.txt", folder / "b" / "n1.txt"
     for place, *arguments in (
         (other, "compare", expert, other, "--consensus"),
-        (folder / "n1.csv", "compare", expert, other, "--night", folder / "n1.csv", "--consensus"),
         (own, "report", folder / "n1.csv", "-p", own, "-o"),
         (own, "fit", folder / "n1.csv", folder / "n2.csv", "--expert", folder / "a", "--base", own, "-o"),
     ):

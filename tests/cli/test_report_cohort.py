@@ -93,14 +93,6 @@ def test_nights_are_linked_to_their_own_pages(run, out, tmp_path):
     data = data_of(tmp_path / "cohort.html")
     links = dict(zip(data["ids"], data["links"], strict=True))
     assert links == {"n1": "./out/n1.report.html", "n2": "./out/n2.html", "n11": None}
-    (tmp_path / "a b").mkdir()
-    (tmp_path / "a b" / "n11.html").write_text("")
-    run("report", out, "-o", tmp_path / "cohort.html", "--reports", tmp_path / "a b", "--overwrite")
-    data = data_of(tmp_path / "cohort.html")
-    assert [link for link in data["links"] if link] == ["./a%20b/n11.html"]
-    assert "is no folder" in error_line(
-        run("report", out, "-o", tmp_path / "c.html", "--reports", out / "no")
-    )
 
 
 def test_experts_and_groups_come_as_in_stats(run, out, tmp_path):

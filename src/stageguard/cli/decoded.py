@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,8 @@ def print_night(outcome: Outcome[DecodedFile], out: Console, more: Sequence[Sequ
     out.list("Warning", outcome.warnings)
     out.list("Wrote", [", ".join(map(str, night.outputs.values()))])
     print_review(out)
+    if "tsv" in night.outputs:
+        out.print(f"Next: stageguard review {quote(str(night.outputs['tsv']))}", whole_line=True)
 
 
 def print_summary(

@@ -36,8 +36,6 @@ from stageguard.formats.density import listed
 from stageguard.measures.agreement import Agreement, agreement, merged_pairs, swapped_words
 from stageguard.measures.experts import (
     DISAGREES,
-    AmongExperts,
-    among_experts,
     consensus,
     disagreeing,
     refuse_copies,
@@ -104,12 +102,6 @@ RECALLS = {"rare_recall_0": "same epoch", "rare_recall_2": "± 2 epochs"}
     default="soft-agreement",
     help="Ties of a consensus go to the scorer most agree with, or by majority stay unscored.",
 )
-@option(
-    "--night",
-    metavar="FILE",
-    type=opt.PATH,
-    help="A stager's night, or a folder of nights, to place among the experts of a consensus.",
-)
 @scored_reading_options
 @opt.overwrite
 @opt.as_json
@@ -121,7 +113,6 @@ def compare(
     expert_epoch_seconds: float | None,
     merged: Path | None,
     method: Method,
-    night: Path | None,
     reading: ReadOptions,
     overwrite: bool,
     as_json: bool,
@@ -134,11 +125,11 @@ def compare(
     Examples
     --------
     stageguard compare expert.txt night.hypnogram.tsv
-    stageguard compare expert.txt expert-2.txt --night night.csv --consensus consensus.tsv
+    stageguard compare expert.txt expert-2.txt --consensus consensus.tsv
     """
     options = replace(read_options(reading, profile=profile), expert_epoch_seconds=expert_epoch_seconds)
-    if merged is not None or night is not None:
-        compare_experts(files, night, merged, Merger(options, method, overwrite), as_json=as_json)
+    if merged is not None:
+        compare_experts(files, merged, Merger(options, method, overwrite), as_json=as_json)
         return
     rest = list(files)
     if samples is None and rest and is_sample_list(rest[0]):
@@ -324,9 +315,7 @@ class Merged:
     consensus: Hypnogram
     soft: tuple[float, ...]  # soft agreement of each scorer with the others
     kappas: Floats  # (n_scorers, n_scorers)
-    night: Path | None
-    stager: AmongExperts | None
-    output: Path | None
+    output: Path
 
     @property
     def n_unscored(self) -> int:
@@ -335,10 +324,8 @@ class Merged:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, apart from paths."""
-        odd, each = (
-            disagreeing(self.kappas),
-            zip(self.files, self.soft, with_others(self.kappas), strict=True),
-        )
+        odd = disagreeing(self.kappas)
+        each = zip(self.files, self.soft, with_others(self.kappas), strict=True)
         return {
             "method": self.method,
             "stages": self.consensus.scheme.names,
@@ -348,7 +335,6 @@ class Merged:
                 {"file": file, "soft_agreement": soft, "kappa_with_others": kappa, "disagrees": i in odd}
                 for i, (file, soft, kappa) in enumerate(each)
             ],
-            "night": None if self.stager is None else {"file": self.night} | self.stager.to_dict(),
             "output": self.output,
         }
 
@@ -361,22 +347,16 @@ class Merger:
     method: Method
     overwrite: bool
 
-    def merge(self, files: list[Path], night: Path | None, output: Path | None) -> Merged:
-        """Return the consensus, compared with a stager and written if asked for."""
+    def merge(self, files: list[Path], output: Path) -> Merged:
+        """Write the consensus, and return it."""
         _refuse_adjudicated(files)
         panel = [replace(self._read(path), scorer=path.stem) for path in files]
         panel = _on_one_night(panel, files)
         with naming_nights(list(map(str, files))):
             refuse_copies(panel)
-        merged, compared = consensus(panel, self.method), None
-        if night is not None:
-            _, stager = _on_one_night([panel[0], self._read(night)], [files[0], night])
-            compared = among_experts(panel, stager)
-        if output is not None:
-            read = [*files, *((night,) if night is not None else ())]
-            write_text_atomic(output, _votes(merged, panel), overwrite=self.overwrite, spare=read)
-        agreed = soft_agreement(panel), scorer_kappas(panel)
-        return Merged(self.method, files, merged, *agreed, night, compared, output)
+        merged = consensus(panel, self.method)
+        write_text_atomic(output, _votes(merged, panel), overwrite=self.overwrite, spare=files)
+        return Merged(self.method, files, merged, soft_agreement(panel), scorer_kappas(panel), output)
 
     def _read(self, path: Path) -> Hypnogram:
         """Read a scoring; errors name its file."""
@@ -388,9 +368,7 @@ class Merger:
             raise InputError(error_text(error, path)) from None
 
 
-def compare_experts(
-    files: Sequence[Path], night: Path | None, output: Path | None, merger: Merger, *, as_json: bool
-) -> None:
+def compare_experts(files: Sequence[Path], output: Path, merger: Merger, *, as_json: bool) -> None:
     """Merge the scorings of one night, or of the nights that a folder for each expert holds."""
     seen: dict[Path, Path] = {}
     for path in files:
@@ -398,9 +376,8 @@ def compare_experts(
             raise UsageError(f"{str(first)!r} and {str(path)!r} are one file, expected each scorer once.")
     are_folders = len(files) > 1 and all(is_folder(path) for path in files)
     if are_folders:
-        panels, notes = _panels(files, night)
-        if output is not None:
-            make_folder(output)
+        panels, notes = _panels(files)
+        make_folder(output)
     else:
         inputs = find_inputs(files, None, merger.options.wanted)
         for scoring in inputs.nights:
@@ -408,12 +385,10 @@ def compare_experts(
             if scoring.is_listed:
                 raise UsageError("a sample list names different nights, expected scorings of one night.")
         files = [scoring.path for scoring in inputs.nights]
-        panels, notes = {files[0].stem: (files, night)}, list(inputs.notes)
+        panels, notes = {files[0].stem: list(files)}, list(inputs.notes)
 
     def work(task: Input) -> Merged:
-        scorings, by_stager = panels[task.id]
-        place = output if output is None or not are_folders else output / f"{task.id}.tsv"
-        return merger.merge(scorings, by_stager, place)
+        return merger.merge(panels[task.id], output / f"{task.id}.tsv" if are_folders else output)
 
     # errors name the scoring that they are about, and a task of one night has no file of its own
     tasks = [Input(Path(files[0], name) if are_folders else Path(), name) for name in panels]
@@ -421,29 +396,21 @@ def compare_experts(
     done = [outcome.result for outcome in succeeded(outcomes)]
     if as_json:
         for outcome in outcomes:
-            print_line(replace(outcome, file=str(panels[outcome.id][0][0])).to_dict())
+            print_line(replace(outcome, file=str(panels[outcome.id][0])).to_dict())
     elif done:
         _experts_answer(done, list(map(str, files)), output).show()
     end(outcomes, notes, as_json=as_json)
 
 
-Panels = dict[str, tuple[list[Path], Path | None]]  # the scorings of each night, and the stager's
-
-
-def _panels(folders: Sequence[Path], night: Path | None) -> tuple[Panels, list[str]]:
-    """Return the nights that are in every folder, matched by their names, and a remark on the others."""
-    if night is not None and not is_folder(night):
-        raise UsageError("--night is one file, expected a folder with a stager's nights, named like theirs.")
+def _panels(folders: Sequence[Path]) -> tuple[dict[str, list[Path]], list[str]]:
+    """Return the scorings of nights that are in every folder, by name, and a remark on the others."""
     experts = [Experts(folder) for folder in folders]
-    stagers = None if night is None else Experts(night)
     names = list(dict.fromkeys(name for each in experts for name in each.names))
-    panels: Panels = {}
-    for name in (name for name in names if all(name in each.names for each in experts)):
-        files = [path for each in experts if (path := each.path_for(name)) is not None]
-        by_stager = None if stagers is None else stagers.path_for(name)
-        if stagers is not None and by_stager is None:
-            raise InputError(f"no night of the stager is named {name!r}, expected one in {night}.")
-        panels[name] = files, by_stager
+    panels = {
+        name: [path for each in experts if (path := each.path_for(name)) is not None]
+        for name in names
+        if all(name in each.names for each in experts)
+    }
     if not panels:
         raise InputError(
             f"no night is in every folder: {folders[0].name} has {listed(experts[0].names, 3)}, "
@@ -463,7 +430,7 @@ def mean_known(values: Iterable[float]) -> float:
     return float(np.mean(known)) if known else NAN
 
 
-def _experts_answer(nights: Sequence[Merged], scorers: Sequence[str], output: Path | None) -> Answer:
+def _experts_answer(nights: Sequence[Merged], scorers: Sequence[str], output: Path) -> Answer:
     """Return a row for each scorer, with means over the nights, and name those who disagree with all."""
     stacked = np.array([night.kappas for night in nights])
     kappas = np.apply_along_axis(mean_known, 0, stacked)
@@ -471,11 +438,6 @@ def _experts_answer(nights: Sequence[Merged], scorers: Sequence[str], output: Pa
         "soft agreement": [mean_known(each) for each in zip(*(night.soft for night in nights), strict=True)],
         "κ with others": with_others(kappas),
     }
-    placed = [night.stager for night in nights if night.stager is not None]
-    if placed:
-        for title, key in (("stager's κ", "kappa"), ("stager's accuracy", "accuracy")):
-            each = zip(*(getattr(one, key) for one in placed), strict=True)
-            columns[title] = [mean_known(values) for values in each]
     rows = list(zip(scorers, *columns.values(), strict=True))
     one = nights[0]
     about = f"{count(one.consensus.n_epochs, 'epoch')}, {one.n_unscored} unscored"
@@ -487,8 +449,7 @@ def _experts_answer(nights: Sequence[Merged], scorers: Sequence[str], output: Pa
         [Table((*words("scorer"), *numbers(*columns, digits=3)), rows)],
         remarks={
             "Disagrees with all": [f"{', '.join(odd)}: {rule}"] if odd else [],
-            "Stager": [str(each) for each in placed] if len(nights) == 1 else [],
-            "Wrote": [] if output is None else [output],
+            "Wrote": [output],
         },
     )
 

@@ -15,7 +15,7 @@ from click import UsageError
 from click.exceptions import Exit
 
 from stageguard.cli import options as opt
-from stageguard.cli.command import command, option, packed
+from stageguard.cli.command import command, more, option
 from stageguard.cli.decoded import print_summary
 from stageguard.cli.nights import (
     CohortReader,
@@ -29,7 +29,7 @@ from stageguard.cli.nights import (
 from stageguard.cli.outcomes import end, look_at, print_notes, print_review, run_shown
 from stageguard.cli.terminal import Console, one_line, print_error, print_json
 from stageguard.errors import StageGuardError
-from stageguard.files import check_places, file_error, real_path, write_text_atomic
+from stageguard.files import check_places, real_path, write_text_atomic
 from stageguard.formats.companions import SOME_DAY, ListRow
 from stageguard.formats.density import existing_file
 from stageguard.formats.events import read_events
@@ -60,42 +60,6 @@ from stageguard.runner.manifest import FAILURE_COLUMNS, FAILURES_TABLE, read_tab
 from stageguard.runner.run import Outcome, collect_warnings, succeeded
 from stageguard.storage import is_folder
 
-OF_COHORT = "Of a cohort"
-
-
-def _for_cohorts(by: Path | None, reports: Path | None, jobs: int) -> dict[str, Any]:
-    """Return the options for cohorts that were given."""
-    given = {"by": by, "reports": reports, "jobs": None if jobs == 1 else jobs}
-    return {name: value for name, value in given.items() if value is not None}
-
-
-cohort_options = packed(
-    "for_cohorts",
-    _for_cohorts,
-    option(
-        "--by",
-        metavar="GROUPS.tsv",
-        type=opt.PATH,
-        heading=OF_COHORT,
-        help="Compare groups: columns id, group (optional: subject, expert).",
-    ),
-    option(
-        "--reports",
-        metavar="FOLDER",
-        type=opt.PATH,
-        heading=OF_COHORT,
-        help="Where the nights' own reports are. Default: beside the nights, or the page.",
-    ),
-    option(
-        "--jobs",
-        metavar="N",
-        type=opt.COUNT,
-        default=1,
-        heading=OF_COHORT,
-        help="Files, or blocks of a table, at a time; 0 means one per core.",
-    ),
-)
-
 
 @command
 @click.argument(
@@ -112,27 +76,17 @@ cohort_options = packed(
     help="The page. Default: NIGHT.report.html beside it.",
 )
 @option("--profile", "-p", metavar="NAME", help="Needed for probabilities; an output records its own.")
-@option(
-    "--input",
-    "source",
-    metavar="FILE",
-    type=opt.PATH,
-    help="The probabilities of a .hypnogram.tsv. Default: the recorded name beside it.",
-)
-@option(
-    "--expert",
-    metavar="FILE",
-    type=opt.PATH,
-    help="An expert's hypnogram, and what else it marks; of a cohort a folder or a table.",
-)
+@option("--input", "source", metavar="FILE", type=opt.PATH, help="Probabilities of a .hypnogram.tsv.")
+@option("--expert", metavar="FILE", type=opt.PATH, help="An expert's scoring; of a cohort a folder or table.")
 @option("--title", metavar="TEXT", help="Headline. Default: the name of the night or folder.")
 @opt.lights
 @opt.lights_on_phase
-@option("--start", metavar="TIME", type=opt.START, help="When the recording began: 2024-05-01T22:30.")
+@opt.start
 @opt.decoding
 @opt.companions
 @opt.grade_card
-@cohort_options
+@more("--by", "GROUPS.tsv", "Of a cohort: compare groups, by columns id and group.", type=opt.PATH)
+@more("--jobs", "N", "Of a cohort: files at a time; 0 means one per core.", type=opt.COUNT)
 @opt.scoring_format
 @opt.overwrite
 @opt.as_json
@@ -149,7 +103,8 @@ def report(
     options: DecodeOptions,
     companions: opt.Companions,
     grade: Path | None,
-    for_cohorts: dict[str, Any],
+    by: Path | None,
+    jobs: int | None,
     scoring_format: str | None,
     overwrite: bool,
     as_json: bool,
@@ -180,13 +135,15 @@ def report(
             *(night, table, reading, measuring, expert, output),
             title=title,
             grade=grade,
-            **for_cohorts,
+            by=by,
+            jobs=1 if jobs is None else jobs,
             overwrite=overwrite,
             as_json=as_json,
         )
         return
-    for name in for_cohorts:
-        raise UsageError(f"--{name} goes with a cohort, and {night.name} is one night. Leave it out.")
+    if by is not None or jobs is not None:
+        name = "--jobs" if by is None else "--by"
+        raise UsageError(f"{name} goes with a cohort, and {night.name} is one night. Leave it out.")
     if not is_decoded:
         options = replace(options, lights_off=measuring.lights_off, lights_on=measuring.lights_on)
     if start is not None and start.date() == SOME_DAY:
@@ -319,9 +276,8 @@ def report_cohort(
     *,
     title: str | None,
     grade: Path | None,
-    by: Path | None = None,
-    reports: Path | None = None,
-    jobs: int = 1,
+    by: Path | None,
+    jobs: int,
     overwrite: bool,
     as_json: bool,
 ) -> None:
@@ -345,7 +301,7 @@ def report_cohort(
             title if title is not None else real_path(source).name,
             group_of,
             subjects,
-            _links([row.id for row in rows], source, page, reports),
+            _links([row.id for row in rows], source, page),
             [*(_failure(outcome) for outcome in outcomes if not outcome.ok), *earlier],
             [*inputs.notes, *reader.group_notes(groups), *unread],
             reader.card,
@@ -391,14 +347,11 @@ def _failed_before(source: Path) -> tuple[list[Failure], list[str]]:
     ], []
 
 
-def _links(names: Sequence[str], source: Path, page: Path, reports: Path | None) -> dict[str, str]:
+def _links(names: Sequence[str], source: Path, page: Path) -> dict[str, str]:
     """Return links from the cohort's page to the existing pages of nights, by night."""
-    if reports is not None and not is_folder(reports):
-        raise file_error(reports, "is no folder, expected the one with the nights' reports.")
     beside = source if is_folder(source) else source.parent
-    folders = [reports] if reports is not None else list(dict.fromkeys((beside, page.parent)))
     links: dict[str, str] = {}
-    for folder in reversed(folders):  # so that links to the first folder replace the others
+    for folder in dict.fromkeys((page.parent, beside)):  # links beside the nights replace the others
         there = {path.name for path in folder.iterdir()} if is_folder(folder) else set()
         if real_path(folder) == real_path(page.parent):
             there.discard(page.name)
