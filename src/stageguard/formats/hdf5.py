@@ -14,9 +14,7 @@ import numpy.typing as npt
 from stageguard.files import file_error, local_file
 from stageguard.lazy import library
 
-MOST_OBJECTS = 1_000_000  # groups and datasets in a file
 MOST_BYTES = 2**30  # of a dataset that is read whole
-MOST_TEXTS = 10_000  # texts of any length in a dataset; many may share one long text in the file
 
 
 @contextmanager
@@ -38,13 +36,8 @@ def opened_hdf5(path: Path, what: str, extra: str | None = "recordings") -> Iter
 def _foreign_part(path: Path, *_: int) -> str | None:
     """Return what in a file leads elsewhere, or None."""
     h5py = library("h5py", f"reading {path.name}")
-    n_links = 0
 
     def of_link(name: bytes, link: Any) -> str | None:
-        nonlocal n_links
-        n_links += 1
-        if n_links > MOST_OBJECTS:
-            return f"holds more than {MOST_OBJECTS:,} objects, expected far fewer."
         if link.type != h5py.h5l.TYPE_HARD:
             return f"its {_quote(name)} is a link to another place or file, expected data."
         return None
@@ -65,20 +58,8 @@ def _quote(name: str | bytes) -> str:
 
 def values_of(path: Path, dataset: Any) -> npt.NDArray[Any]:
     """Return all values of a dataset; refuse one that would fill the memory."""
-    n_bytes = dataset.size * dataset.dtype.itemsize
-    is_text = dataset.dtype.kind == "O"
-    if n_bytes > MOST_BYTES or (is_text and dataset.size > MOST_TEXTS):
-        raise file_error(
-            path,
-            f"{_quote(dataset.name)} holds {dataset.size:,} values of {dataset.dtype.itemsize:,} bytes, "
-            f"expected at most {MOST_BYTES:,} bytes and {MOST_TEXTS:,} texts.",
-        )
-    if not is_text or dataset.ndim == 0:
-        return np.asarray(dataset[()])
-    texts = np.empty(dataset.shape, dtype=object)
-    for place in np.ndindex(dataset.shape):  # one by one, since all may be the same long text
-        texts[place] = dataset[place]
-        n_bytes += len(texts[place]) if hasattr(texts[place], "__len__") else 0
-        if n_bytes > MOST_BYTES:
-            raise file_error(path, f"{_quote(dataset.name)} holds more than {MOST_BYTES:,} bytes of text.")
-    return texts
+    if dataset.size * dataset.dtype.itemsize > MOST_BYTES:
+        found = f"{dataset.size:,} values of {dataset.dtype.itemsize:,} bytes"
+        problem = f"{_quote(dataset.name)} holds {found}, expected at most {MOST_BYTES:,} bytes."
+        raise file_error(path, problem)
+    return np.asarray(dataset[()])
