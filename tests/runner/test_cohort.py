@@ -143,28 +143,6 @@ def test_wrong_arguments_are_one_line_and_nothing_is_written(tmp_path, wrong, wo
     assert [path.name for path in tmp_path.iterdir()] == ["nights"]
 
 
-def test_an_executor_of_the_caller_gives_the_same_files(tmp_path):
-    write_nights(tmp_path / "nights", 5)
-    with ProcessPoolExecutor(2) as executor:
-        there = sg.decode_cohort(tmp_path / "nights", PROFILE, tmp_path / "there", scheduler=executor)
-    here = sg.decode_cohort(tmp_path / "nights", PROFILE, tmp_path / "here")
-    assert there.n_decoded == 5
-    assert contents(tmp_path / "there") == contents(tmp_path / "here")
-    assert there.nights["fi_after"].tolist() == here.nights["fi_after"].tolist()
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_client_of_the_caller_gives_the_same_files_and_stays_open(tmp_path):
-    distributed = pytest.importorskip("distributed")
-    write_nights(tmp_path / "nights", 3)
-    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
-    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
-        sg.decode_cohort(tmp_path / "nights", PROFILE, tmp_path / "there", scheduler=client)
-        assert client.status == "running"
-    sg.decode_cohort(tmp_path / "nights", PROFILE, tmp_path / "here")
-    assert contents(tmp_path / "there") == contents(tmp_path / "here")
-
-
 def write_table(path: Path, nights: dict[str, np.ndarray]) -> Path:
     rows = [f"{name}," + ",".join(map(repr, row)) for name, night in nights.items() for row in night.tolist()]
     path.write_text("\n".join([f"id,{STAGES}", *rows]) + "\n")

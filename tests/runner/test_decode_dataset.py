@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from concurrent.futures import ProcessPoolExecutor
 from datetime import datetime
 from itertools import count
@@ -120,17 +119,6 @@ def test_processes_and_executors_write_what_one_process_does(run, tmp_path, smal
     assert contents(tmp_path / "1") == contents(tmp_path / "2") == contents(tmp_path / "3")
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_a_cluster_writes_what_one_process_does(tmp_path, small_chunks):
-    distributed = pytest.importorskip("distributed")
-    write_dataset(tmp_path / "data")
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
-    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
-        sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "there" / "out", scheduler=client)
-    sg.decode_cohort(tmp_path / "data", PROFILE, tmp_path / "here" / "out")
-    assert contents(tmp_path / "there") == contents(tmp_path / "here")
-
-
 def test_an_id_in_two_places_is_one_line_that_names_both(run, tmp_path, small_chunks):
     write_dataset(tmp_path / "data", "A")
     (tmp_path / "data" / "site=C").mkdir()
@@ -152,48 +140,27 @@ def test_a_partition_is_no_stage(run, tmp_path):
     assert stages_of(tmp_path / "out")["A1"] == stages
 
 
-@pytest.mark.parametrize("statistics", [True, False])
 @pytest.mark.parametrize(
     ("folder", "column", "values", "says"),
     [
         ("id=p2", "id", ["p1"] * 80, "'p1'"),
-        ("ID=p1", "id", ["p1"] * 79 + ["p2"], "'p2'"),
         ("site=A", "site", ["A", "B"] * 40, "'B'"),
         ("visit=1", "visit", [2] * 80, "'2'"),
+        *(("id=p1", "id", ["p1"] * 80, None), ("visit=01", "visit", [1] * 80, None)),
+        *(("site=a%20b", "site", ["a b"] * 80, None), ("visit=1", "visit", [None] * 80, None)),
+        ("day=2024-05-01", "day", [datetime(2024, 5, 1, 22)] * 80, None),
     ],
 )
-def test_a_folder_that_contradicts_its_column_is_named_with_it(
-    run, tmp_path, folder, column, values, says, statistics
-):
+def test_a_folder_that_contradicts_its_column_is_named_with_it(run, tmp_path, folder, column, values, says):
     rows = np.random.default_rng(0).dirichlet(np.full(5, 0.4), 80)
     named = {"id": ["p1"] * 80, column: values}
     file = tmp_path / "data" / folder / "a.parquet"
     file.parent.mkdir(parents=True)
-    table = pa.table(named | dict(zip(STAGES, rows.T, strict=True)))
-    pq.write_table(table, file, write_statistics=statistics)
-    for given in (tmp_path / "data", file):
-        ran = run("decode", given, "-p", PROFILE, "-o", tmp_path / "out")
-        wanted = f"lies in the folder {folder}, and its column {column!r} says {says}, expected the same."
-        assert ran.code == 1 and wanted in " ".join((ran.err + ran.out).split())
-    assert not list(tmp_path.rglob("*.tsv"))
-
-
-@pytest.mark.parametrize(
-    ("folder", "value"),
-    [
-        *(("id=p1", "p1"), ("visit=01", 1), ("visit=1", None), ("site=a%20b", "a b"), ("control=true", True)),
-        *(("day=2024-05-01", datetime(2024, 5, 1, 22)), ("age=7", math.nan), ("age=7.0", 7)),
-    ],
-)
-def test_a_folder_that_repeats_its_column_is_read(run, tmp_path, folder, value):
-    rows = np.random.default_rng(0).dirichlet(np.full(5, 0.4), 80)
-    column = folder.partition("=")[0]
-    file = tmp_path / "data" / folder / "a.parquet"
-    file.parent.mkdir(parents=True)
-    table = pa.table({"id": ["p1"] * 80, column: [value] * 80} | dict(zip(STAGES, rows.T, strict=True)))
-    pq.write_table(table, file)
+    pq.write_table(pa.table(named | dict(zip(STAGES, rows.T, strict=True))), file)
     ran = run("decode", tmp_path / "data", "-p", PROFILE, "-o", tmp_path / "out")
-    assert ran.code == 0, ran.err
+    wanted = f"lies in the folder {folder}, and its column {column!r} says {says}, expected the same."
+    assert ran.code == (says is not None), ran.err
+    assert (wanted in " ".join((ran.err + ran.out).split())) == (says is not None)
 
 
 def write_cut_nights(folder: Path) -> dict[str, np.ndarray]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -16,7 +14,6 @@ import numpy as np
 import pytest
 
 from cli_runner import Runner, write_night
-from feature_nights import cohort, feature_table, options, write_csv
 from messages import naming
 from stageguard.errors import InputError
 from stageguard.runner import pool
@@ -140,35 +137,6 @@ def test_what_is_no_scheduler_is_refused(scheduler):
         pass
 
 
-def test_a_worker_without_the_package_is_an_error(tmp_path):
-    (tmp_path / "sitecustomize.py").write_text(
-        "import sys\n"
-        "class Absent:\n"
-        "    def find_spec(self, name, *rest):\n"
-        "        if name.split('.')[0] == 'stageguard':\n"
-        "            raise ModuleNotFoundError(f'No module named {name!r}')\n"
-        "sys.meta_path.insert(0, Absent())\n"
-    )
-    with distributed.LocalCluster(
-        n_workers=0, dashboard_address=None, silence_logs=50, host="127.0.0.1"
-    ) as cluster:
-        command = [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address]
-        worker = subprocess.Popen(
-            [*command, "--no-nanny", "--no-dashboard", "--nthreads", "1"],
-            env=os.environ | {"PYTHONPATH": str(tmp_path)},
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            with (
-                pytest.raises(ClusterError, match="has no stageguard"),
-                executor_for(Cluster(cluster.scheduler_address)),
-            ):
-                pass
-        finally:
-            worker.kill()
-            worker.wait()
-
-
 def test_a_scheduler_that_is_not_there_is_an_error(monkeypatch):
     monkeypatch.setattr(pool, "CONNECT_SECONDS", 0.5)
     with (
@@ -195,30 +163,6 @@ def test_files_and_tables_decoded_on_a_cluster_are_those_decoded_here(address, t
     for name in ("a.hypnogram.tsv", "b.hypnogram.tsv", "out.csv", "out.csv.nights.tsv"):
         here, there = (tmp_path / where / name for where in ("here", "there"))
         assert here.read_bytes() == there.read_bytes()
-
-
-def here_and_there(run, address, folder, command, *arguments):
-    """Run a command here and on the cluster; return the bytes of all files that each wrote, by name."""
-    written = []
-    for where, more in (("here", ()), ("there", ("--scheduler", address))):
-        ran = run(command, *arguments, "-o", folder / where / command, *more)
-        assert ran.code == 0, ran.err
-        written.append({path.name: path.read_bytes() for path in (folder / where / command).iterdir()})
-    return written
-
-
-@pytest.mark.slow
-def test_hypnograms_of_a_cluster_are_those_made_here(address, tmp_path, capsys):
-    torch = pytest.importorskip("torch")
-    from stageguard.nn.training import train
-
-    torch.set_num_threads(1)
-    run = Runner(capsys)
-    train(cohort(3), options(steps=1), tmp_path / "model")
-    table = write_csv(tmp_path / "n70.csv", feature_table(70))  # one: torch takes seconds to load in a worker
-    here, there = here_and_there(run, address, tmp_path, "stage", "--stager", tmp_path / "model", table)
-    assert len(here) == 5
-    assert here == there
 
 
 def test_a_network_changed_in_mid_run_stages_nothing_more(tmp_path):

@@ -29,9 +29,8 @@ from stageguard.formats.outputs import (
     NOT_AS_WRITTEN,
     TSV_SUFFIX,
     describe_profile,
-    is_as_written,
     output_paths,
-    read_whole_sidecar,
+    read_sidecar,
     sidecar_sha256,
 )
 from stageguard.formats.shared_profile import keep_profile, recorded_profile
@@ -83,37 +82,25 @@ def _write_sidecars(path: Path, found: Mapping[str, Path]) -> None:
     sidecar, nights = (path.with_name(f"{path.name}.{what}") for what in ("json", "nights.tsv"))
     if not sidecar.is_file() or not nights.is_file():
         return
-    content = read_whole_sidecar(sidecar)
-    record = content["stageguard"]
+    record = read_sidecar(sidecar)
     try:
         profile = recorded_profile(sidecar, record["profile"])
-        beside = {each["file"]: each["sha256"] for each in record.get("beside", ())}
-        are_written = {
-            path: record["table"]["sha256"] == file_sha256(path),
-            nights: beside.get(nights.name) == file_sha256(nights),
-            sidecar: is_as_written(content),
-        }
-        for file in (file for file, is_written in are_written.items() if not is_written):
-            text = f"{file.name}: {NOT_AS_WRITTEN}, so it was edited. See: stageguard verify {path.name}"
-            warn(text)
+        if record["table"]["sha256"] != file_sha256(path):
+            warn(f"{path.name}: {NOT_AS_WRITTEN}, so it was edited. See: stageguard verify {path.name}")
         options = record["run"]["options"]
         acting = profile.for_nights_of(options.get("stager"), options.get("cohort"))
-        biases = acting.calibration.biases
         rows = read_delimited(nights, delimiter="\t", quotes=False).records()
         of_night = {read_cell(row[ID]): row for row in rows}
         for name, file in found.items():
-            recorded = {
-                "n_epochs": int(of_night[name]["n_epochs"]),
-                "sha256": file_sha256(file),
-                "start": None,
-            }
+            row = of_night[name]
+            steered = steered_by(row["step"], acting.prior_exponent, acting.calibration.biases)
             of_file = {
                 "layout": LAYOUT_VERSION,
-                "hypnogram": recorded,
+                "hypnogram": {"n_epochs": int(row["n_epochs"]), "sha256": file_sha256(file), "start": None},
                 "options": options,
                 "profile": describe_profile(profile, is_shared=True),
-                "strength": {"step": of_night[name]["step"]},
-                "steered": sorted(steered_by(of_night[name]["step"], acting.prior_exponent, biases)),
+                "strength": {"step": row["step"]},
+                "steered": sorted(steered),
             }
             of_file["sha256"] = sidecar_sha256({"stageguard": of_file})
             text = json.dumps({"stageguard": of_file})
