@@ -26,7 +26,6 @@ from stageguard.arrays import NAN, ComparedByValue, Ints, Ints32, Labels, Mask
 from stageguard.errors import InputError
 from stageguard.guard.automaton import minimum_epochs
 from stageguard.guard.decoding import Decoding
-from stageguard.lazy import ShownInNotebooks
 from stageguard.measures.bouts import (
     Bouts,
     ScoredNight,
@@ -73,7 +72,7 @@ class Indicator:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Validity(ComparedByValue, ShownInNotebooks):
+class Validity(ComparedByValue):
     """The indicators of one night."""
 
     profile: str  # with the bands, pairs and minimum bouts

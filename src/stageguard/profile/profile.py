@@ -16,7 +16,6 @@ from stageguard.arrays import DAY_SECONDS, Labels
 from stageguard.documents import ByName, NotNegative, Range, Share, Text
 from stageguard.errors import CohortError, FileFormatError, InputError, ProfileError, did_you_mean
 from stageguard.files import write_text_atomic
-from stageguard.lazy import ShownInNotebooks
 from stageguard.night.period import Period, period_of
 from stageguard.night.quantities import indicators_of
 from stageguard.night.stages import SCHEMES, StageScheme
@@ -99,7 +98,7 @@ _IDENTITY = ("name", "summary", "intended_for", "cohort", "stager", "intervals",
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class Profile(ShownInNotebooks):
+class Profile:
     """Everything the decoder assumes about the sleep of a population.
 
     Its fields are the keys of a profile file, which docs/profiles.md explains; tuples of numbers are in the

@@ -14,12 +14,11 @@ from stageguard.fitting.fit import FitReport
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import bouts_of, hypnogram_before
 from stageguard.measures.statistics import SleepStatistics, sleep_statistics
-from stageguard.measures.validity import Validity, validity
+from stageguard.measures.validity import validity
 from stageguard.night.colours import top_down
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.quantities import NIGHT
-from stageguard.profile.profile import Profile
 from stageguard.report.hypnogram_svg import (
     HypnogramPicture,
     axis_of,
@@ -27,7 +26,6 @@ from stageguard.report.hypnogram_svg import (
     night_picture,
     panel_of,
 )
-from stageguard.report.night import settings
 from stageguard.report.numbers import duration, number_text
 from stageguard.report.svg import safe, shorten
 from stageguard.report.words import done_words, verdict_words
@@ -67,7 +65,6 @@ def _decoding(night: Decoding) -> Iterator[str]:
     yield _picture(after, replace(night_picture(night, None), probabilities=None))
     yield _table(
         [
-            ("Changed", f"{night.n_changed:,} epochs ({100 * night.changed_share:.1f} %)"),
             ("Done", done_words(night)),
             ("The night", verdict_words(validity(night))),
             *_statistic_rows(sleep_statistics(before), sleep_statistics(after)),
@@ -82,20 +79,6 @@ def _statistic_rows(before: SleepStatistics, after: SleepStatistics) -> Iterator
             values = [float(getattr(each, quantity.key)) for each in (before, after)]
             if not all(map(isnan, values)):
                 yield quantity.heading, " → ".join(number_text(value, quantity.decimals) for value in values)
-
-
-def _profile(profile: Profile) -> Iterator[str]:
-    yield f"Profile {profile.name}"
-    yield f"<div>{safe(profile.summary)}</div>"
-    yield _table(
-        [
-            ("For", profile.intended_for),
-            *settings(profile),
-            ("Expert bands", f"{len(profile.bands)}"),
-            ("Not for", "; ".join(caution.cohort or "see its text" for caution in profile.not_for) or "–"),
-            ("SHA-256", profile.sha256[:12]),
-        ]
-    )
 
 
 def _fit(report: FitReport) -> Iterator[str]:
@@ -119,26 +102,12 @@ def _statistics(statistics: SleepStatistics) -> Iterator[str]:
     yield _table([*numbers, *stages])
 
 
-def _validity(measured: Validity) -> Iterator[str]:
-    yield f"Validity, profile {measured.profile}"
-    yield f"<div>The night {safe(measured.verdict)}.</div>"
-    outside = [measured.indicators[name] for name in measured.outside]
-    yield _table(
-        [
-            (each.name, f"{each.value:.4g}, {each.place} {each.low:.4g} to {each.high:.4g} {each.unit}")
-            for each in outside
-        ]
-    )
-
-
 WRITERS: Mapping[type, Any] = {
     Decoding: _decoding,
     Hypnogram: _hypnogram,
     Hypnodensity: _density,
-    Profile: _profile,
     FitReport: _fit,
     SleepStatistics: _statistics,
-    Validity: _validity,
 }
 
 
