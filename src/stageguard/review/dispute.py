@@ -21,27 +21,13 @@ CONSENSUS = "consensus"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Opinion:
-    """One scorer's stages of a whole night.
-
-    Attributes
-    ----------
-    scorer : str
-        Who scored.
-    labels : array of int8, shape (n_epochs,)
-        A stage for every epoch.
-    times : tuple of str
-        When each epoch was decided.
-    is_blind : bool
-        Whether stager and guard were hidden from the scorer all the time.
-    place : mapping
-        The scorer's journal: file, begin, number of lines, hash of the last one.
-    """
+    """One scorer's stages of a whole night."""
 
     scorer: str
     labels: Labels
-    times: tuple[str, ...]
-    is_blind: bool
-    place: Mapping[str, Any]
+    times: tuple[str, ...]  # when each epoch was decided
+    is_blind: bool  # whether stager and guard were hidden from the scorer all the time
+    place: Mapping[str, Any]  # of the scorer's journal
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,22 +101,12 @@ class Dispute:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """Two scorings of a night, epoch by epoch.
+    """Two scorings of a night, epoch by epoch."""
 
-    Attributes
-    ----------
-    reference, scorer : str
-        Whose stages are the rows of the confusion, and whose its columns.
-    names : tuple of str
-        The stages.
-    confusion : array of int, shape (n_stages, n_stages)
-        Number of epochs by the stages of the two.
-    """
-
-    reference: str
-    scorer: str
-    names: tuple[str, ...]
-    confusion: Ints
+    reference: str  # whose stages are the rows of the confusion
+    scorer: str  # whose are its columns
+    names: tuple[str, ...]  # of the stages
+    confusion: Ints  # numbers of epochs (n_stages, n_stages)
 
     @classmethod
     def of(

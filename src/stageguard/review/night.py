@@ -37,44 +37,22 @@ MOST_PROFILES_TRIED = 3  # other profiles to try if pins contradict each other
 
 @dataclass(frozen=True, eq=False)
 class NightUnderReview:
-    """The data of a night that no action changes.
-
-    Attributes
-    ----------
-    name : str
-        Name of the night.
-    density : Hypnodensity
-        The stager's probabilities, in the stage order of the profile.
-    profile : Profile
-        The profile at the start of the review.
-    reading : DecodeOptions
-        How the night was read, its quality, lights, cohort and stager, and the stages that were fixed before
-        the review, with those that the profile's rule chose the strength with.
-    source : Path
-        The file of the probabilities.
-    start : datetime or None
-        When the recording began, if that was said.
-    expert : Hypnogram or None
-        An expert's scoring of the same epochs.
-    dispute : Dispute or None
-        Two scorings of the night between which the review decides.
-    disagreement : array, shape (n_epochs,), or None
-        Share of the derivations or stagers that chose another stage, if several were combined.
-    """
+    """The data of a night that no action changes."""
 
     name: str
-    density: Hypnodensity
-    profile: Profile
+    density: Hypnodensity  # of the stager, in the stage order of the profile
+    profile: Profile  # at the start of the review
+    # how it was read: quality, lights, cohort, stager, and the stages fixed before the review
     reading: DecodeOptions = field(default_factory=DecodeOptions)
-    source: Path = Path()
-    start: datetime | None = None
-    expert: Hypnogram | None = None
+    source: Path = Path()  # the file of the probabilities
+    start: datetime | None = None  # of the recording, if that was said
+    expert: Hypnogram | None = None  # a scoring of the same epochs
     notes: tuple[str, ...] = ()
-    disagreement: Floats | None = None
-    dispute: Dispute | None = None
+    disagreement: Floats | None = None  # share of combined stagers that chose another stage, by epoch
+    dispute: Dispute | None = None  # two scorings between which the review decides
     # slow results by the settings that they depend on; `replace` begins with empty ones
     _profiles: dict[GuardSettings, Profile] = field(default_factory=dict, init=False)
-    _strengths: dict[GuardSettings, ChosenStrength] = field(default_factory=dict, init=False)
+    _strengths: dict[GuardSettings, tuple[Decoding, dict[int, int]]] = field(default_factory=dict, init=False)
     _first_labels: dict[object, Labels] = field(default_factory=dict, init=False)
 
     @cached_property
@@ -195,37 +173,21 @@ class Qualities:
         return {epoch: float(then[epoch]) for epoch in epochs} or None
 
 
-def given_quality(night: NightUnderReview) -> Qualities:
-    """Return the signal quality with which a review is begun."""
-    return Qualities(
-        night.reading.quality, quality_for_strength(night.reading, night.n_epochs), night.n_epochs
-    )
-
-
-def quality_at(night: NightUnderReview, state: ReviewState) -> Qualities:
-    """Return the signal quality under a person's decisions."""
-    return Qualities(
-        night.quality_with(state.artefacts), night.quality_for_strength(state.settings), night.n_epochs
-    )
+def quality_at(night: NightUnderReview, state: ReviewState | None = None) -> Qualities:
+    """Return the signal quality under a person's decisions, or as the review is begun."""
+    if state is None:
+        state = ReviewState(GuardSettings(night.profile.name))
+    at_choice = night.quality_for_strength(state.settings)
+    return Qualities(night.quality_with(state.artefacts), at_choice, night.n_epochs)
 
 
 @dataclass(frozen=True, eq=False)
 class GuardResult:
-    """The result of the guard for a night.
-
-    Attributes
-    ----------
-    labels : array of int8
-        A stage per epoch; pins always hold.
-    decoding : Decoding or None
-        None if the night has no evidence at all.
-    conflict : PinError or None
-        Why the pins cannot hold under the profile. In that case the night is decoded without them, and they
-        replace the decoded stages.
-    """
+    """The result of the guard for a night; pins always hold."""
 
     labels: Labels
-    decoding: Decoding | None
+    decoding: Decoding | None  # None if the night has no evidence at all
+    # why the pins cannot hold under the profile: the night is then decoded without them
     conflict: PinError | None = None
 
     @cached_property
@@ -241,23 +203,15 @@ def guard(night: NightUnderReview, state: ReviewState) -> GuardResult:
         return GuardResult(_labels_with_pins(night.argmax, pins), None)
     profile = night.profile_for(state.settings)
     options = replace(night.options, pins=pins or None, quality=night.quality_with(state.artefacts))
-    held = chosen_strength(night, state.settings).decoding
+    held, _ = chosen_strength(night, state.settings)
     with warnings.catch_warnings():  # the page shows how much was changed
         warnings.simplefilter("ignore", StageGuardWarning)
         decoding = decode_held(night.density, profile, options, held)
     return GuardResult(decoding.hypnogram.labels, decoding)
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenStrength:
-    """A night at the strength that the profile's rule chose, and the pins it chose it with."""
-
-    decoding: Decoding
-    pins: Mapping[int, int]
-
-
-def chosen_strength(night: NightUnderReview, settings: GuardSettings) -> ChosenStrength:
-    """Return the strength for the night with the pins and artefacts of the settings, chosen once for them."""
+def chosen_strength(night: NightUnderReview, settings: GuardSettings) -> tuple[Decoding, dict[int, int]]:
+    """Return the night at the strength that the profile's rule chose once, and the pins it chose it with."""
     if settings not in night._strengths:
         pins = dict(settings.strength_pins)
         with warnings.catch_warnings():
@@ -270,7 +224,7 @@ def chosen_strength(night: NightUnderReview, settings: GuardSettings) -> ChosenS
             except PinError:  # the profile does not allow these pins: its strength is that of the night alone
                 pins = {}
                 first = decode_night(Night.read(night.density, profile, alone))
-        night._strengths[settings] = ChosenStrength(first, pins)
+        night._strengths[settings] = first, pins
     return night._strengths[settings]
 
 
@@ -310,17 +264,15 @@ def relaxations(
     night: NightUnderReview, state: ReviewState, action: Action, error: PinError
 ) -> list[Relaxation]:
     """Return actions that would make a refused action possible; each is tested by decoding the night."""
-    return [
-        each for each in _candidates(night, state, action, error) if _is_allowed(night, state, each.action)
-    ]
 
+    def is_allowed(tried: Action) -> bool:
+        try:
+            guard(night, act(state, tried, "", night.n_epochs))
+        except InputError:
+            return False
+        return True
 
-def _is_allowed(night: NightUnderReview, state: ReviewState, action: Action) -> bool:
-    try:
-        guard(night, act(state, action, "", night.n_epochs))
-    except InputError:
-        return False
-    return True
+    return [each for each in _candidates(night, state, action, error) if is_allowed(each.action)]
 
 
 def _candidates(
@@ -328,22 +280,21 @@ def _candidates(
 ) -> Iterator[Relaxation]:
     """Yield actions that may help: a longer bout, one pin less, no guard, another profile."""
     actions = action.actions if action.do == "several" else (action,)
+
+    def first(label: str, **more: Any) -> Relaxation:
+        return Relaxation(label, Action("several", actions=(Action(**more), *actions)))
+
     if action.do == "set":
         yield from _longer_bouts(night, state.settings, action)
     for epoch, stage in error.pins:
-        if epoch in state.pins and not any(
-            one.first <= epoch <= one.last for one in actions if one.do == "set"
-        ):
-            drop = Action("clear", epoch, epoch)
-            label = f"Take back {stage} at epoch {epoch + 1}"
-            yield Relaxation(label, Action("several", actions=(drop, *actions)))
+        is_new = any(one.first <= epoch <= one.last for one in actions if one.do == "set")
+        if epoch in state.pins and not is_new:
+            yield first(f"Take back {stage} at epoch {epoch + 1}", do="clear", first=epoch, last=epoch)
     if state.settings.strength != "off":
-        off = Action("strength", value="off")
-        yield Relaxation("Switch the guard off", Action("several", actions=(off, *actions)))
+        yield first("Switch the guard off", do="strength", value="off")
     others = [name for name in night.profile_names if name != state.settings.profile]
     for name in others[:MOST_PROFILES_TRIED]:
-        use = Action("profile", value=name)
-        yield Relaxation(f"Use the profile {name}", Action("several", actions=(use, *actions)))
+        yield first(f"Use the profile {name}", do="profile", value=name)
 
 
 def _longer_bouts(night: NightUnderReview, settings: GuardSettings, action: Action) -> Iterator[Relaxation]:

@@ -33,7 +33,7 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.timing import recording_start, with_start
 from stageguard.profile.profile import Profile
 from stageguard.review.journal import ADJUDICATES
-from stageguard.review.night import NightUnderReview, Qualities, given_quality
+from stageguard.review.night import NightUnderReview, Qualities, quality_at
 from stageguard.runner.decode_one import DecodeOptions, read_with, refuse_output
 from stageguard.runner.staging_record import read_record
 from stageguard.runner.verify import check_input, check_profile, decode_recorded, errors_of_record
@@ -183,7 +183,7 @@ def head_of(night: NightUnderReview, folder: Path, scorer: str, *, is_blind: boo
         },
         "probabilities": _sha256(night.density.probabilities),
         "source": describe_file(night.source) | {"path": relative_path(night.source, folder)},
-        "options": plain(recorded_options(night, None, night.reading.strength_pins, given_quality(night))),
+        "options": plain(recorded_options(night, None, night.reading.strength_pins, quality_at(night))),
         "quality": None if quality is None else plain(np.asarray(quality)),
         "pins": {str(epoch): night.scheme.names[pin.stage] for epoch, pin in night.pins.items()},
         "profile": describe_profile(night.profile),

@@ -13,14 +13,7 @@ from stageguard.measures.intervals import why_withheld
 from stageguard.night.timing import lights_window
 from stageguard.review.night import GuardResult, NightUnderReview, guard_anyway
 from stageguard.review.state import ReviewState
-from stageguard.review.targets import (
-    Answers,
-    Look,
-    Reach,
-    default_units,
-    looks_of,
-    reach_of,
-)
+from stageguard.review.targets import Answers, Look, Reach, default_units, looks_of, reach_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,28 +26,14 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The targets of a review, how near they are, and what to look at next.
+    """The targets of a review, how near they are, and what to look at next."""
 
-    Attributes
-    ----------
-    targets : mapping of str to float
-        How far each statistic may be from the truth; empty if all count in units of one expert's error.
-    looks : tuple of Look
-        Stretches to look at, the most valuable first.
-    reached, start : mapping of str to Reach
-        Each statistic now, and before the first answer.
-    withheld : str
-        Why nothing can be promised of this night; else empty.
-    n_looks : int
-        How many stretches were looked at.
-    """
-
-    targets: Mapping[str, float]
-    looks: tuple[Look, ...]
-    reached: Mapping[str, Reach]
-    start: Mapping[str, Reach]
-    withheld: str
-    n_looks: int
+    targets: Mapping[str, float]  # empty if all statistics count in units of one expert's error
+    looks: tuple[Look, ...]  # the most valuable first
+    reached: Mapping[str, Reach]  # each statistic now
+    start: Mapping[str, Reach]  # and before the first answer
+    withheld: str  # why nothing can be promised of this night; else empty
+    n_looks: int  # stretches that were looked at
 
     @property
     def is_met(self) -> bool:

@@ -245,7 +245,7 @@ class Review:
             )
         names = self.night.scheme.names
         pins = {epoch: names[pin.stage] for epoch, pin in at.state.pins.items()}
-        chosen_with = chosen_strength(self.night, at.state.settings).pins
+        _, chosen_with = chosen_strength(self.night, at.state.settings)
         strength_pins = {epoch: names[stage] for epoch, stage in chosen_with.items()}
         measures = measures_of(result, self.night.statistics)
         quality, artefacts = quality_at(self.night, at.state), sorted(at.state.artefacts)

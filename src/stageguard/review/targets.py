@@ -52,24 +52,12 @@ SAME_AS = {"se_percent": "tst_minutes"}  # in other units: of no value of its ow
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """A decoded night with a scorer's answers.
+    """A decoded night with a scorer's answers."""
 
-    Attributes
-    ----------
-    decoding : Decoding
-        The night, decoded with the answers as pins.
-    labels : array of int8
-        A stage per epoch; answers always hold.
-    seen : array of bool
-        Which epochs the scorer has decided.
-    bed : tuple of int
-        First epoch of time in bed, and first epoch after it.
-    """
-
-    decoding: Decoding
-    labels: Labels
-    seen: Mask
-    bed: tuple[int, int]
+    decoding: Decoding  # with the answers as pins
+    labels: Labels  # a stage per epoch; answers always hold
+    seen: Mask  # which epochs the scorer has decided
+    bed: tuple[int, int]  # first epoch of time in bed, and first epoch after it
 
     @property
     def scheme(self) -> StageScheme:
@@ -138,26 +126,13 @@ def resample(weights: Floats) -> Indices:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A stretch to look at.
-
-    Attributes
-    ----------
-    first, last : int
-        Its epochs.
-    value : float
-        By how much the answer lowers the expected error, in units of the targets, statistics added, per root
-        of the number of epochs.
-    moves : str
-        The statistic whose expected error it lowers most.
-    lowers : float
-        By how much, in the unit of that statistic.
-    """
+    """A stretch to look at."""
 
     first: int
     last: int
-    value: float
-    moves: str
-    lowers: float
+    value: float  # by how much the answer lowers the expected error, in units of the targets, per root epoch
+    moves: str  # the statistic whose expected error it lowers most
+    lowers: float  # by how much, in its unit
 
 
 def stretches(labels: Labels, sure: Mask, unseen: Mask) -> Indices:
@@ -220,25 +195,13 @@ def gains_of(answers: Answers, drawn: Labels, pieces: Indices, units: Mapping[st
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How near a statistic is to its target.
-
-    Attributes
-    ----------
-    key : str
-        The statistic.
-    value : float
-        Its value in the decoded night; NaN if it does not exist.
-    low, high : float
-        Its interval; NaN if it does not exist in most draws.
-    target : float or None
-        How far the value may be from the truth.
-    """
+    """How near a statistic is to its target."""
 
     key: str
-    value: float
-    low: float
+    value: float  # in the decoded night; NaN if it does not exist
+    low: float  # its interval; NaN if it does not exist in most draws
     high: float
-    target: float | None = None
+    target: float | None = None  # how far the value may be from the truth
     is_met: bool = False
 
 
@@ -323,18 +286,15 @@ def _tolerance(value: object, name: str) -> float:
 def parse_targets(text: str) -> dict[str, float]:
     """Return targets by the names given in a text such as ``tst=10,rem_latency=5``."""
     targets: dict[str, float] = {}
-    for part in text.split(","):
-        name, _, number = (piece.strip() for piece in part.partition("="))
+    for part in map(str.strip, text.split(",")):
+        name, _, number = map(str.strip, part.partition("="))
         try:
             value = float(number)
         except ValueError:
             value = NAN
-        if not name or not 0 < value <= MOST_TARGET:
+        if not name or name in targets or not 0 < value <= MOST_TARGET:
             raise InputError(
-                f"the target is {checks.shown(part.strip())}, expected a statistic and its minutes, such as "
-                "tst=10."
+                f"the target is {checks.shown(part)}, expected a statistic, once, and its minutes: tst=10."
             )
-        if name in targets:
-            raise InputError(f"the target {name} is given twice, expected it once.")
         targets[name] = value
     return targets

@@ -1,4 +1,4 @@
-// The signals of the current epoch: what is shown and how, fetched in blocks and drawn with layers on top.
+// The signals of the current epoch: what is shown and how, fetched in blocks.
 
 import { Blocks } from "./blocks.js";
 import { Montages } from "./montage.js";
@@ -142,24 +142,10 @@ export class Signals {
     const { night } = desk;
     if (!night.hasSignals || desk.layout.isFolded("signals")) return;
     byId("pages").hidden = this.pages === 1;
-    const since = desk.keyTime ?? performance.now();
     const stretch = shownSeconds(night, desk.cursor, desk.page, this.view);
     this.blocks.cut(stretch, this.stack.width * (window.devicePixelRatio || 1));
     if (this.montages.lanes.length) this.blocks.fetch(stretch, () => desk.draw());
     this.paint(stretch);
-    this.tellDrawn(stretch, since);
-  }
-
-  /** Record the milliseconds from a key press until all of a new stretch is drawn, for measurements. */
-  tellDrawn(stretch, since) {
-    if (stretch.join() !== this.told?.stretch) this.told = { stretch: stretch.join(), since };
-    if (this.told.since === null || !this.montages.lanes.length || !this.blocks.has(stretch)) return;
-    const began = this.told.since;
-    this.told.since = null;
-    requestAnimationFrame(() => {
-      window.stageguard.lastSignalsMs = performance.now() - began;
-      window.stageguard.signalsDrawn = (window.stageguard.signalsDrawn ?? 0) + 1;
-    });
   }
 
   paint(stretch) {
