@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from math import floor, isfinite, isinf, isnan
 from typing import Any
 
@@ -20,15 +21,15 @@ from stageguard.night.quantities import NIGHT, indicators_of, quantity_of
 from stageguard.night.stages import StageScheme, canonical_name
 from stageguard.night.timing import lights_window
 from stageguard.report.words import done_words, early_rem_words
-from stageguard.review.dispute import Dispute
+from stageguard.review.dispute import Dispute, DisputedStretch
 from stageguard.review.night import GuardResult, NightUnderReview, Revision, pinned_labels
 from stageguard.review.plan import Plan
-from stageguard.review.queue import Queue
+from stageguard.review.queue import Queue, QueueStretch
 from stageguard.review.review import AGREEMENT_FILES, ConflictError, Review
 from stageguard.review.scorings import blind_agreement, second_scorer
 from stageguard.review.signals import encode_array
 from stageguard.review.state import ReviewState
-from stageguard.review.targets import LEVEL, short_name, title_of, unit_of
+from stageguard.review.targets import LEVEL, Look, short_name, title_of, unit_of
 
 Rows = list[dict[str, Any]]
 NO_EVIDENCE = 255
@@ -69,10 +70,10 @@ def stages_of(scheme: StageScheme) -> list[dict[str, Any]]:
 
 def fixed_part(review: Review, at: Revision) -> dict[str, Any]:
     """Return the part of the state that no action changes; blind scoring hides some of it."""
-    night, blind = review.night, at.state.is_blind
-    density = night.density
+    night, density = review.night, review.night.density
     off, on = night.statistics.lights
     first, stop = lights_window(night.hypnogram(night.argmax), off, on)
+    opinions = () if night.dispute is None else night.dispute.opinions
     hidden: dict[str, Any] = {
         "stager": encode_array(night.argmax),
         "expert": None if night.expert is None else encode_array(night.expert.labels),
@@ -86,40 +87,38 @@ def fixed_part(review: Review, at: Revision) -> dict[str, Any]:
         "lights_off": None if off is None else first,
         "lights_on": None if on is None else stop,
         "stages": stages_of(night.scheme),
-        "opinions": None if night.dispute is None else _opinions(night.dispute),
-        **(dict.fromkeys(hidden) if blind else hidden),
+        "opinions": [
+            {"scorer": one.scorer, "blind": one.is_blind, "stages": encode_array(one.labels)}
+            for one in opinions
+        ]
+        or None,
+        **(dict.fromkeys(hidden) if at.state.is_blind else hidden),
     }
-
-
-def _opinions(dispute: Dispute) -> list[dict[str, Any]]:
-    """Return the two scorings between which somebody decides."""
-    return [
-        {"scorer": one.scorer, "blind": one.is_blind, "stages": encode_array(one.labels)}
-        for one in dispute.opinions
-    ]
 
 
 def moving_part(review: Review, at: Revision) -> dict[str, Any]:
     """Return the part of the state that actions change, without the slow `queue_part`."""
-    state, night = at.state, review.night
+    state, night, result, settings = at.state, review.night, at.result, at.state.settings
     lost = night.quality_with(state.artefacts)  # 0 clean to 1 lost
+    files = {form.name: form.title for form in review.formats}
+    if night.dispute is not None:
+        files |= {name: about for name, (_, about) in AGREEMENT_FILES.items()}
+    agreed = [epoch for epoch, pin in state.pins.items() if pin.is_agreed]
     answer: dict[str, Any] = {
         "name": night.name,
         "revision": state.revision,
         "pinned": encode_array(pinned_labels(night, state)),
-        "agreed": encode_array(
-            _flags(night.n_epochs, [epoch for epoch, pin in state.pins.items() if pin.is_agreed])
-        ),
-        "settings": {
-            "profile": state.settings.profile,
-            "strength": state.settings.strength,
-            "clock": state.settings.clock,
-            "has_clock": night.profile_for(state.settings).clock is not None,
-            "why": "" if state.is_blind else _why(at.result),
-            "can_choose": _can_choose(night, state),
-            "assumed": [] if at.result.decoding is None else list(at.result.decoding.assumed),
-        },
+        "agreed": encode_array(_flags(night.n_epochs, agreed)),
         "artefact": encode_array(_flags(night.n_epochs, state.artefacts)),
+        "settings": {
+            "profile": settings.profile,
+            "strength": settings.strength,
+            "clock": settings.clock,
+            "has_clock": night.profile_for(settings).clock is not None,
+            "why": "" if state.is_blind or result.decoding is None else done_words(result.decoding),
+            "can_choose": _can_choose(state),
+            "assumed": [] if result.decoding is None else list(result.decoding.assumed),
+        },
         # the page shows what is left of the signal, in per cent
         "quality": None
         if lost is None
@@ -127,8 +126,7 @@ def moving_part(review: Review, at: Revision) -> dict[str, Any]:
         "blind": state.is_blind,
         "revealed": state.is_revealed,
         "conflict": None,
-        "formats": [{"name": form.name, "about": form.title} for form in review.formats]
-        + [{"name": name, "about": about} for name, (_, about) in _agreement_files(night).items()],
+        "formats": [{"name": name, "about": about} for name, about in files.items()],
         "comparisons": [one.to_dict() for one in review.comparisons],
         "can_undo": bool(state.done),
         "can_redo": bool(state.undone),
@@ -138,18 +136,13 @@ def moving_part(review: Review, at: Revision) -> dict[str, Any]:
     }
     if state.is_blind:
         return answer | dict.fromkeys(("guard", "posterior", "statistics", "indicators", "joint"))
-    posterior = at.result.posterior
-    if at.result.conflict is not None:
-        answer["conflict"] = {"text": str(at.result.conflict), "pins": [], "relax": []}
-        answer["conflict"]["pins"] = [epoch for epoch, _ in at.result.conflict.pins]
-    answer["guard"] = encode_array(at.result.labels)
+    if result.conflict is not None:
+        pins = [epoch for epoch, _ in result.conflict.pins]
+        answer["conflict"] = {"text": str(result.conflict), "pins": pins, "relax": []}
     blank = np.full(night.density.probabilities.shape, np.nan)
-    answer["posterior"] = shares(blank if posterior is None else posterior.probabilities)
-    return answer | {"cycles": _cycles(review, at)} | measures_part(night, state, at.result)
-
-
-def _agreement_files(night: NightUnderReview) -> Mapping[str, tuple[str, str]]:
-    return {} if night.dispute is None else AGREEMENT_FILES
+    posterior = blank if result.posterior is None else result.posterior.probabilities
+    answer |= {"guard": encode_array(result.labels), "posterior": shares(posterior)}
+    return answer | measures_part(night, state, result)
 
 
 def _flags(n_epochs: int, epochs: Iterable[int]) -> npt.NDArray[np.int8]:
@@ -159,25 +152,12 @@ def _flags(n_epochs: int, epochs: Iterable[int]) -> npt.NDArray[np.int8]:
     return flags
 
 
-def _cycles(review: Review, at: Revision) -> list[tuple[int, int]]:
-    """Return first and last epoch of each NREM-REM cycle; empty if cycles are not defined."""
-    night = review.night
-    if isnan(night.statistics.measure(night.hypnogram(at.result.labels)).cycles):
-        return []
-    cycles = cycles_of(at.result.labels, night.scheme, night.density.epoch_seconds)
-    return [(first, stop - 1) for first, stop in cycles]
-
-
-def _can_choose(night: NightUnderReview, state: ReviewState) -> bool:
+def _can_choose(state: ReviewState) -> bool:
     """Whether the profile's rule may choose another strength for what the scorer has decided since."""
     stages = {epoch: pin.stage for epoch, pin in state.pins.items()}
     chosen = state.settings
     is_same = dict(chosen.strength_pins) == stages and (chosen.strength_artefacts or set()) == state.artefacts
     return not state.is_blind and not is_same
-
-
-def _why(result: GuardResult) -> str:
-    return "" if result.decoding is None else done_words(result.decoding)
 
 
 def queue_part(review: Review, at: Revision) -> dict[str, Any]:
@@ -192,7 +172,14 @@ def queue_part(review: Review, at: Revision) -> dict[str, Any]:
     return {
         "second_scorer": second_scorer(review, at, is_complete=is_complete),
         "agreement": blind_agreement(review, at),
-        "changes": [change_row(change, at.state) for change in queue.changes],
+        "changes": [
+            {
+                "first": change.first_epoch,
+                "last": change.first_epoch + change.n_epochs - 1,
+                "text": change_text(change, at.state),
+            }
+            for change in queue.changes
+        ],
         "queue": _queue_state(review, at, queue) | ({} if plan is None else _looks_state(review, at, plan))
         if dispute is None
         else _dispute_queue(review.night, dispute, at.state),
@@ -203,24 +190,25 @@ def queue_part(review: Review, at: Revision) -> dict[str, Any]:
 
 def _queue_state(review: Review, at: Revision, queue: Queue) -> dict[str, Any]:
     names, argmax, labels = review.night.scheme.names, review.night.argmax, at.result.labels
+    rows = [
+        _row(one, one.epoch, one.reason, one.text(names, labels, argmax), one.gain_minutes)
+        for one in queue.stretches
+    ]
     return {
-        "epochs": [
-            {
-                "first": one.first,
-                "last": one.last,
-                "epoch": one.epoch,
-                "reason": one.reason,
-                "gain_minutes": round(one.gain_minutes, 2),
-                "text": one.text(names, labels, argmax),
-            }
-            for one in queue.stretches
-        ],
-        "left": len(queue.stretches),
+        "epochs": rows,
+        "left": len(rows),
         "done": at.state.n_stretches_done,
-        "expected_errors": _round(queue.expected_errors),
-        "expected_errors_if_done": _round(queue.expected_errors_if_done),
+        "expected_errors": queue.expected_errors,
+        "expected_errors_if_done": queue.expected_errors_if_done,
         "note": queue.note,
     }
+
+
+def _row(
+    stretch: QueueStretch | DisputedStretch | Look, epoch: int, reason: str, text: str, gain: float = 0.0
+) -> dict[str, Any]:
+    where = {"first": stretch.first, "last": stretch.last, "epoch": epoch}
+    return where | {"reason": reason, "text": text, "gain_minutes": round(gain, 2)}
 
 
 def _dispute_queue(night: NightUnderReview, dispute: Dispute, state: ReviewState) -> dict[str, Any]:
@@ -228,11 +216,9 @@ def _dispute_queue(night: NightUnderReview, dispute: Dispute, state: ReviewState
     names, n_disputed = night.scheme.names, int(dispute.is_disputed.sum())
     rows = []
     for one in dispute.stretches(state.pins):
-        said = ", ".join(
-            f"{who} {names[stage]}" for who, stage in zip(dispute.scorers, one.stages, strict=True)
-        )
-        where = {"first": one.first, "last": one.last, "epoch": one.first}
-        rows.append(where | {"reason": said, "gain_minutes": 0.0, "text": f"{said}."})
+        pairs = zip(dispute.scorers, one.stages, strict=True)
+        said = ", ".join(f"{who} {names[stage]}" for who, stage in pairs)
+        rows.append(_row(one, one.first, said, f"{said}."))
     left = dispute.n_left(state.pins)
     counts = {"left": left, "done": n_disputed - left}
     return {"epochs": rows} | counts | dict.fromkeys(("expected_errors", "expected_errors_if_done", "note"))
@@ -245,8 +231,7 @@ def _looks_state(review: Review, at: Revision, plan: Plan) -> dict[str, Any]:
         stage = review.night.scheme.names[at.result.labels[look.first]]
         nearer = f"{title_of(look.moves)} {look.lowers:.1f}{unit_of(look.moves)} nearer"
         text = f"{_epochs_text(look.first, look.last)}: {stage}. Expected to bring {nearer} to the truth."
-        where = {"first": look.first, "last": look.last, "epoch": look.first}
-        rows.append(where | {"reason": f"{stage}: {nearer}", "gain_minutes": 0, "text": text})
+        rows.append(_row(look, look.first, f"{stage}: {nearer}", text))
     return {"epochs": rows, "left": len(rows), "done": plan.n_looks}
 
 
@@ -276,7 +261,6 @@ def plan_part(plan: Plan) -> dict[str, Any]:
         )
     return {
         "rows": rows,
-        "looks": plan.n_looks,
         "is_met": plan.is_met,
         "withheld": plan.withheld,
         "level": round(100 * LEVEL),
@@ -297,35 +281,18 @@ def plan_text(plan: Plan) -> str:
     return f"{', '.join(parts)} after {looks}" if parts else ""
 
 
-def _round(value: float | None) -> float | None:
-    return None if value is None else round(value, 2)
-
-
-def change_row(change: Change, state: ReviewState) -> dict[str, Any]:
-    """Return a change by the guard."""
-    return {
-        "first": change.first_epoch,
-        "last": change.first_epoch + change.n_epochs - 1,
-        "before": in_bouts(change.before),
-        "after": in_bouts(change.after),
-        "rule": change.rule,
-        "nats": round(change.evidence_nats, 3),
-        "text": change_text(change, state),
-    }
-
-
 def change_text(change: Change, state: ReviewState) -> str:
     """Return a change as one sentence; epochs count from 1."""
-    first, n = change.first_epoch + 1, change.n_epochs
-    where = f"Epoch {first}" if n == 1 else f"Epochs {first} to {first + n - 1}"
+    first, last = change.first_epoch, change.first_epoch + change.n_epochs - 1
     when = "" if change.clock is None else f" ({change.clock:%H:%M:%S})"
     margin = change.margin_nats
     cost = "no allowed night keeps it" if isinf(margin) else f"keeping it costs {margin:.1f} nats"
     by = f"by {change.rule}"
     if change.rule == "pin":
-        pins = [state.pins[epoch] for epoch in range(first - 1, first - 1 + n) if epoch in state.pins]
+        pins = [state.pins[epoch] for epoch in range(first, last + 1) if epoch in state.pins]
         by = "agreed with by a person" if pins and all(pin.is_agreed for pin in pins) else "set by a person"
-    return f"{where}{when}: {in_bouts(change.before)} → {in_bouts(change.after)}, {by}; {cost}."
+    stages = f"{in_bouts(change.before)} → {in_bouts(change.after)}"
+    return f"{_epochs_text(first, last)}{when}: {stages}, {by}; {cost}."
 
 
 def conflict_part(error: ConflictError, scheme: StageScheme) -> dict[str, Any]:
@@ -343,38 +310,23 @@ def explanation(review: Review, epoch: int) -> dict[str, Any]:
     at, night = review.now, review.night
     names = (*night.scheme.names, "?")
     label, own = names[at.result.labels[epoch]], names[night.argmax[epoch]]
-    pin = at.state.pins.get(epoch)
-    reason = "" if pin is None else visible(pin.why)
-    here = [
-        change for change in review.queue(at).changes
-        if change.first_epoch <= epoch < change.first_epoch + change.n_epochs
-    ]  # fmt: skip
-    lines: list[str] = []
+    pin, told = at.state.pins.get(epoch), None
+    changes = review.queue(at).changes
+    here = [one for one in changes if one.first_epoch <= epoch < one.first_epoch + one.n_epochs]
+    lines = [change_text(change, at.state) for change in here]
     if pin is not None:
+        reason = visible(pin.why)
+        told = {name: getattr(pin, name) for name in ("stage", "who", "when", "is_agreed")} | {"why": reason}
         by = f"agreed with by {pin.who}" if pin.is_agreed else f"set by {pin.who}"
-        lines.append(f"Epoch {epoch + 1} is {label}: {by}{f' ({reason})' if reason else ''}.")
-    lines += [change_text(change, at.state) for change in here]
+        lines.insert(0, f"Epoch {epoch + 1} is {label}: {by}{f' ({reason})' if reason else ''}.")
     if not lines:
-        kept = (
-            "no evidence, and too long a gap to fill" if label == "?" else f"{label}, as the stager decided"
-        )
-        filled = own == "?" and label != "?"
-        lines.append(f"Epoch {epoch + 1}: {f'{label}, from its neighbours' if filled else kept}.")
-    posterior = at.result.posterior
-    return {
-        "epoch": epoch,
-        "text": lines,
-        "pin": None
-        if pin is None
-        else {name: getattr(pin, name) for name in ("stage", "who", "when", "is_agreed")} | {"why": reason},
-        "probabilities": _rounded_row(night.density.probabilities[epoch]),
-        "posterior": None if posterior is None else _rounded_row(posterior.probabilities[epoch]),
-        "rules": [change.rule for change in here],
-    }
-
-
-def _rounded_row(values: Floats) -> list[float] | None:
-    return None if np.isnan(values).any() else [round(float(value), 4) for value in values]
+        why = f"{label}, as the stager decided"
+        if label == "?":
+            why = "no evidence, and too long a gap to fill"
+        elif own == "?":
+            why = f"{label}, from its neighbours"
+        lines.append(f"Epoch {epoch + 1}: {why}.")
+    return {"epoch": epoch, "text": lines, "pin": told}
 
 
 def whole_state(review: Review, index: int) -> dict[str, Any]:
@@ -384,7 +336,7 @@ def whole_state(review: Review, index: int) -> dict[str, Any]:
 
 
 def measures_part(night: NightUnderReview, state: ReviewState, result: GuardResult) -> dict[str, Any]:
-    """Return statistics and indicators of stager, guard and expert, and the joint score of the guard."""
+    """Return statistics, indicators and cycles of stager, guard and expert, and the guard's joint score."""
     profile = night.profile_for(state.settings)
     cuts = () if result.decoding is None else cuts_of(result.decoding)
     scorings = {"stager": night.hypnogram(night.argmax), "guard": night.hypnogram(result.labels)}
@@ -398,19 +350,20 @@ def measures_part(night: NightUnderReview, state: ReviewState, result: GuardResu
     period = period_for(decoded, profile, night.statistics.lights)
     validities = {}
     for name, scoring in scorings.items():
-        try:
+        with suppress(InputError):  # the expert's stages are coarser than the profile's
             validities[name] = validity_of(scoring, profile, period, cuts)
-        except InputError:  # the expert's stages are coarser than the profile's
-            continue
     joint = validities["guard"].joint
+    cycles = []
+    if not isnan(statistics["guard"].cycles):  # they are defined
+        cycles = cycles_of(result.labels, night.scheme, night.density.epoch_seconds)
     return {
+        "cycles": [(first, stop - 1) for first, stop in cycles],
         "statistics": _statistic_rows(night, statistics),
         "indicators": _indicator_rows(night, validities),
         "joint": {
             "score": number(joint.value),
             "cut": number(joint.high),
             "like_experts": validities["guard"].looks_like_experts,
-            "reason": joint.reason,
         },
     }
 
@@ -419,12 +372,11 @@ def _statistic_rows(night: NightUnderReview, statistics: Mapping[str, SleepStati
     rows = []
     for quantity in sorted(NIGHT, key=lambda quantity: quantity.report_row):
         values = {name: getattr(each, quantity.key) for name, each in statistics.items()}
-        rows.append(
-            _measure_row(quantity.key, quantity.label, quantity.short_unit, values, quantity.decimals)
-        )
+        about = (quantity.key, quantity.label, quantity.short_unit, quantity.decimals)
+        rows.append(_measure_row(*about, values))
     for stage in night.scheme.names:
         values = {name: each.stage_minutes.get(stage, float("nan")) for name, each in statistics.items()}
-        rows.append(_measure_row(f"stage_minutes_{stage}", f"Time in {stage}", "min", values, 1))
+        rows.append(_measure_row(f"stage_minutes_{stage}", f"Time in {stage}", "min", 1, values))
     return rows
 
 
@@ -433,7 +385,7 @@ def _indicator_rows(night: NightUnderReview, validities: Mapping[str, Validity])
     for key, quantity in indicators_of(night.scheme.names).items():
         guard = validities["guard"].indicators[key]
         values = {name: each.indicators[key].value for name, each in validities.items()}
-        row = _measure_row(key, quantity.label, quantity.unit, values, quantity.decimals)
+        row = _measure_row(key, quantity.label, quantity.unit, quantity.decimals, values)
         if guard.place != "no band" or isfinite(guard.low):
             row["band"] = [guard.low, guard.high]
             row["inside"] = guard.place == "inside" if guard.place != "no band" else None
@@ -442,7 +394,7 @@ def _indicator_rows(night: NightUnderReview, validities: Mapping[str, Validity])
 
 
 def _measure_row(
-    key: str, label: str, unit: str, values: Mapping[str, float], decimals: int
+    key: str, label: str, unit: str, decimals: int, values: Mapping[str, float]
 ) -> dict[str, Any]:
     by_scoring = {name: number(values.get(name, float("nan"))) for name in ("stager", "guard", "expert")}
     row = {"name": key, "label": label, "unit": unit, "decimals": decimals}
