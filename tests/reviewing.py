@@ -96,7 +96,3 @@ class Scorer:
         found = re.search(rf"{who} ([^,]+)", self.line)
         assert found is not None, self.line
         return found[1]
-
-    def redraw_milliseconds(self) -> float:
-        """Return how long the last key took until its frame was there, as the page measured it."""
-        return float(self.page.evaluate("window.stageguard.lastRedrawMs"))

@@ -13,25 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score, confusion_matrix
 
-from cli_runner import Runner, error_line
+from cli_runner import error_line
 from messages import mentions, naming
 from review_nights import FREE, asked, do, open_review, served, write_probabilities
 from stageguard.errors import FileFormatError, InputError
 from stageguard.review import wire
 from stageguard.review.dispute import CONSENSUS, Dispute, Opinion
 from stageguard.review.journal import read_journal
-from stageguard.review.review import AGREEMENT_FILES, HiddenError, ReviewSession
+from stageguard.review.review import AGREEMENT_FILES, ReviewSession
 from stageguard.review.scorings import find_reviews, read_reviewed
 from stageguard.review.server import ReviewServer
 
 N_EPOCHS = 40
 NAMES = ("W", "N1", "N2", "N3", "R")
 TWO = ("anna", "ben")
-
-
-@pytest.fixture
-def run(capsys) -> Runner:
-    return Runner(capsys)
 
 
 def score(folder: Path, scorer: str, labels: list[int], *, blind: bool = True) -> Path:
@@ -365,13 +360,6 @@ def test_what_cannot_be_adjudicated_is_one_line(run, tmp_path, words, code, expe
     assert ran.code == code
     assert expected in ran.err
     assert ran.err.count("\n") == 1
-
-
-def test_hidden_nights_cannot_be_exported_by_their_scorers(tmp_path):
-    session, review = open_review(tmp_path, FREE, blind=True, n_epochs=N_EPOCHS)
-    with pytest.raises(HiddenError):
-        review.export("bids-events")
-    session.close()
 
 
 def test_kappas_are_printed_at_the_end(run, tmp_path, scores, monkeypatch):

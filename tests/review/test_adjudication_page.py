@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
-
-import pytest
 
 import stageguard as sg
 from browser import violations
 from messages import mentions
 from review_nights import do, running, write_probabilities
-from reviewing import Scorer
 from stageguard.review.opening import ReviewRequest
 from stageguard.review.review import ReviewSession
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
-
-
-@pytest.fixture
-def scorer(browser: Browser) -> Iterator[Scorer]:
-    """A scorer at a page; scripts that fail or are refused fail the test."""
-    context = browser.new_context(viewport={"width": 1400, "height": 900}, color_scheme="light")
-    context.set_default_timeout(60_000)
-    scorer = Scorer(context.new_page())
-    yield scorer
-    context.close()
-    assert scorer.faults == []
+    pass
 
 
 def test_two_scorers_are_adjudicated_by_keys_alone(scorer, tmp_path):

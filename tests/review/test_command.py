@@ -14,17 +14,12 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from cli_runner import Runner, error_line
+from cli_runner import error_line
 from messages import mentions
 from review_nights import FREE, STRICT, TOKEN, asked, do, write_probabilities
 from stageguard.review.review import ReviewSession
 
 COMMAND = [sys.executable, "-c", "import sys; from stageguard.cli import main; sys.exit(main())", "review"]
-
-
-@pytest.fixture
-def run(capsys) -> Runner:
-    return Runner(capsys)
 
 
 class Started:

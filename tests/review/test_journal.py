@@ -87,24 +87,6 @@ def test_a_line_says_who_when_before_after_and_why(tmp_path):
     assert line["when"].startswith("20") and "T" in line["when"]
 
 
-def test_a_last_line_without_its_end_is_dropped(tmp_path):
-    session, review = open_review(tmp_path)
-    do(review, do="set", first=10, last=12, stage=2)
-    wanted = review.now.state
-    do(review, do="set", first=40, last=42, stage=1)
-    session.close()
-    path = review.journal.path
-    data = path.read_bytes()
-    path.write_bytes(data[:-10])
-    session, review = open_review(tmp_path)
-    assert review.now.state == wanted
-    assert review.journal.found.remarks
-    do(review, do="set", first=40, last=42, stage=1)  # goes on after the last whole line
-    session.close()
-    assert len(read_journal(path).actions) == 2
-    assert len(path.read_bytes()) == len(data)
-
-
 def changed(lines: list[bytes], number: int, **changes: object) -> list[bytes]:
     """Change fields of one line."""
     record = json.loads(lines[number]) | changes
@@ -253,15 +235,6 @@ def test_an_empty_file_that_was_there_before_is_begun_and_not_removed(tmp_path):
     session, _ = open_review(tmp_path)
     session.close()
     assert read_journal(path).head["scorer"] == "anna"
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes")
-def test_a_pipe_is_refused_at_once(tmp_path):
-    path = tmp_path / "pipe.review.jsonl"
-    os.mkfifo(path)
-    session = ReviewSession([asked(write_probabilities(tmp_path / "night.csv"))], "anna", output=path)
-    with pytest.raises(OutputError, match=naming("pipe", "or a device")):
-        session.review(0)
 
 
 @pytest.mark.parametrize("output", ["nope/../x.review.jsonl", "nope/.."])

@@ -46,25 +46,6 @@ def test_montages_read_back_as_they_were_written(tmp_path_factory, laboratory):
     assert read_montages(path) == laboratory
 
 
-plain = st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5)
-keys = st.sampled_from(
-    ["montage", "view", "name", "channels", "plus", "minus", "high_pass_hz", "colour", "seconds"]
-)
-documents = st.recursive(
-    plain, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3), max_leaves=12
-)
-
-
-@given(documents)
-def test_any_document_is_montages_or_one_line(document):
-    try:
-        laboratory = Laboratory.from_dict(document)
-    except StageGuardError as error:
-        assert str(error).strip() and "\n" not in str(error)
-    else:
-        assert Laboratory.from_dict(laboratory.to_dict()) == laboratory
-
-
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
 def test_any_file_is_montages_or_one_line_with_its_name(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("montage") / "montage.toml"

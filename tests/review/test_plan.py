@@ -132,15 +132,6 @@ def test_decisions_about_touching_epochs_are_one_look(tmp_path):
     session.close()
 
 
-@pytest.mark.parametrize("value", [{"tst": 0}, {"tst": "5"}, {"nothing": 3}, [], "tst=5", {"W": 4}, True])
-def test_wrong_targets_change_nothing(tmp_path, value):
-    session, review = open_review(tmp_path, FREE)
-    with pytest.raises(InputError):
-        do(review, do="targets", value=value)
-    assert review.now.state.targets is None and review.journal.n_actions == 0
-    session.close()
-
-
 def test_targets_under_a_profile_that_promises_nothing_are_refused(tmp_path):
     session, review = open_review(tmp_path, STRICT)
     with pytest.raises(InputError, match="no posterior rules"):
@@ -166,15 +157,6 @@ def test_time_in_bed_bounds_the_looks(tmp_path):
     looks = session.review(0).plan().looks
     assert looks and min(look.first for look in looks) >= 50 and max(look.last for look in looks) < 150
     session.close()
-
-
-@pytest.mark.parametrize("until", ["tst", "tst=0", "tst=nan", "foo=3", "tst=5,tst=6", ""])
-def test_a_wrong_target_is_one_line_and_no_file(capsys, tmp_path, until):
-    night = write_probabilities(tmp_path / "night.csv", FREE)
-    ran = Runner(capsys)("review", night, "--profile", FREE, "--no-open", "--until", until)
-    assert ran.code == 1
-    assert "target" in error_line(ran)
-    assert list(tmp_path.iterdir()) == [night]
 
 
 def test_a_profile_without_promise_is_one_line_and_no_file(capsys, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +13,7 @@ from cli_runner import Runner
 from messages import mentions, naming
 from nights import decode
 from review_nights import FREE, STRICT, asked, do, open_review, write_probabilities
-from stageguard.errors import FileFormatError, InputError, PinError
+from stageguard.errors import FileFormatError, InputError
 from stageguard.review import wire
 from stageguard.review.night import NightUnderReview, guard
 from stageguard.review.opening import ReviewRequest, open_night
@@ -34,17 +33,6 @@ def night_of(probabilities, profile):
 def random_night(profile, n_epochs=60, seed=0):
     n_stages = sg.Profile.load(profile).scheme.n_stages
     return night_of(np.random.default_rng(seed).dirichlet(np.ones(n_stages), n_epochs), profile)
-
-
-def test_the_page_shows_a_lost_signal_as_low_quality(tmp_path):
-    path = write_probabilities(tmp_path / "night.csv", n_epochs=16)
-    lost = np.linspace(0, 1, 16)
-    session = ReviewSession([asked(path, options=DecodeOptions(quality=lost))], "anna")
-    review = session.review(0)
-    shown = np.frombuffer(base64.b64decode(wire.moving_part(review, review.now)["quality"]), np.uint8)
-    session.close()
-    assert (shown[0], shown[-1]) == (100, 0)
-    assert np.allclose(shown, 100 * (1 - lost), atol=0.5)
 
 
 def test_setting_an_epoch_decodes_the_night_around_it(tmp_path):
@@ -286,30 +274,6 @@ def test_pins_that_contradict_one_another_offer_what_to_relax(tmp_path):
     session.close()
 
 
-def test_the_pins_that_are_blamed_are_the_shortest_stretch_that_conflicts():
-    """Found by halving; against trying every stretch."""
-    rng = np.random.default_rng(3)
-    for _ in range(15):
-        night = random_night(STRICT, 30, int(rng.integers(1000)))
-        epochs = sorted(rng.choice(30, 12, replace=False).tolist())
-        pins = {epoch: int(rng.integers(3)) for epoch in epochs}
-
-        def conflicts(part, night=night, pins=pins):
-            try:
-                decode(night.density, STRICT, pins={epoch: pins[epoch] for epoch in part})
-            except PinError:
-                return True
-            return False
-
-        if not conflicts(epochs):
-            continue
-        last = next(i for i in range(12) if conflicts(epochs[: i + 1]))
-        first = next(i for i in range(last, -1, -1) if conflicts(epochs[i : last + 1]))
-        with pytest.raises(PinError) as refused:
-            decode(night.density, STRICT, pins=pins)
-        assert [epoch for epoch, _ in refused.value.pins] == epochs[first : last + 1]
-
-
 def test_a_night_without_any_evidence_is_scored_by_hand(tmp_path):
     path = tmp_path / "night.csv"
     path.write_text("W,N,R\n" + ",,\n" * 40)
@@ -441,18 +405,6 @@ def test_an_export_never_replaces_a_file_and_the_original_stays(tmp_path):
     session.close()
 
 
-def test_an_exported_decoding_is_what_its_record_gives(tmp_path):
-    session, review = open_review(tmp_path)
-    do(review, do="set", first=10, last=14, stage=2)
-    do(review, do="strength", value=0.7)
-    tsv = review.export("stageguard-tsv").path
-    labels = review.now.result.labels
-    session.close()
-    verified = verify_output(tsv)
-    assert verified.ok, [check for check in verified.checks if not check.ok]
-    assert (sg.read_hypnogram(tsv).labels == labels).all()
-
-
 def test_an_export_records_with_which_stages_its_strength_was_chosen(tmp_path):
     session, review = flickering(tmp_path)
     do(review, do="set", first=0, last=8, stage=4)
@@ -520,19 +472,3 @@ def test_an_expert_of_another_length_is_refused(tmp_path):
     assert mentions(session.errors[0], "epoch 70", "80 epochs")
     scoring.write_text("W\n" * 80)
     assert ReviewSession([asked(path, scoring=scoring)], "anna").errors == [None]
-
-
-def test_a_day_of_four_second_epochs_is_answered_at_once(tmp_path):
-    """21,600 epochs: the median of seven actions, with a wide margin for a busy computer."""
-    import time
-
-    session, review = open_review(tmp_path, "mouse-eeg-emg-3", n_epochs=21_600)
-    wire.moving_part(review, review.now)
-    times = []
-    for epoch in range(100, 107):
-        began = time.process_time()
-        at = do(review, do="set", first=epoch, last=epoch, stage=2)
-        wire.moving_part(review, at)
-        times.append(time.process_time() - began)
-    assert np.median(times) < 0.2
-    session.close()

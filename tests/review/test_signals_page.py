@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from recording_files import Channel, write_edf
 from reviewing import Scorer, served, write_probabilities
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
 STAGES = ["W", "N1", "N2", "N3", "R"]
 N_EPOCHS, RATE = 24, 128
@@ -34,23 +33,6 @@ TRACE_HEIGHT = """([second, seconds]) => {
   }
   return sum / count - lane / 2;
 }"""
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """A page of a window of its own."""
-    context = browser.new_context(viewport=SCREEN, color_scheme="light")
-    context.set_default_timeout(60_000)
-    yield context.new_page()
-    context.close()
-
-
-@pytest.fixture
-def scorer(page: Page) -> Iterator[Scorer]:
-    """A scorer at that page; scripts that fail or are refused fail the test."""
-    scorer = Scorer(page)
-    yield scorer
-    assert scorer.faults == []
 
 
 @pytest.fixture

@@ -150,11 +150,6 @@ def test_weights_are_flattened_until_enough_draws_carry_them(logs):
     assert (np.abs(counts - len(logs) * weights) <= 1 + 1e-9).all()
 
 
-def test_weights_that_enough_draws_carry_are_kept():
-    logs = np.linspace(-0.1, 0, 100)
-    assert t.tempered(logs) == pytest.approx(np.exp(logs) / np.exp(logs).sum())
-
-
 @pytest.mark.parametrize(
     ("text", "targets"),
     [

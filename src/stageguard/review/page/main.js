@@ -97,7 +97,6 @@ function listen(desk) {
     const run = meaningOf(event, desk.keys);
     if (!run) return;
     event.preventDefault();
-    desk.keyTime ??= event.timeStamp;
     run();
   });
   const redraw = () => desk.draw(true);
@@ -106,7 +105,7 @@ function listen(desk) {
 }
 
 async function begin() {
-  window.stageguard = { lastRedrawMs: null, redraws: 0 };
+  window.stageguard = { redraws: 0 };
   const desk = new Desk();
   const overview = new Overview(desk);
   desk.bar = new Bar(desk);
