@@ -276,7 +276,6 @@ def test_words_say_under_what_the_night_was_decoded(page, decoding):
     notes = (profile.intended_for, profile.sha256, *(caution.reason for caution in profile.not_for))
     for told in (*notes, *(each[1:] for each in (*decoding.assumed, *advice(decoding)))):
         assert told in text
-    assert "Guillot et al. 2020, doi 10.1109/TNSRE.2020.3011181" in text
     for array in (decoding.density.probabilities, decoding.hypnogram.labels):
         assert hashlib.sha256(array.tobytes()).hexdigest() in text
     assert "count from 0" in text.partition("Epochs are counted from 1")[2].partition("Python")[2][:40]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import isnan
 from pathlib import Path, PurePath
 from typing import Any
@@ -155,8 +155,6 @@ def night_report(
         "assumed": dict.fromkeys(map(numbers.sentence, (*notes, *decoding.assumed))),
         "advice": words.advice(decoding),
         "profile": profile,
-        "settings": settings(profile),
-        "provenance": tuple(provenance_rows(profile.provenance)),
         "methods": night_methods(decoding, options.lights),
         "versions": _versions(decoding),
     }
@@ -333,46 +331,6 @@ def change_groups(changes: Sequence[Change], decoding: Decoding) -> list[dict[st
         }
         for by, group in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     ]
-
-
-def settings(profile: Profile) -> Iterator[tuple[str, str]]:
-    """Yield the settings of the profile, by name."""
-    yield "Stages", ", ".join(profile.scheme.names)
-    yield "Epoch length", f"{profile.epoch_seconds:g} s"
-    rule = profile.strength
-    if rule is None:
-        yield "Strength", f"fixed transition weight {profile.transition_weight:g}"
-    else:
-        yield "Strength", rule.describe()
-    yield "Clock", "off" if profile.clock is None else profile.clock.describe()
-    minimum = ", ".join(f"{stage} {seconds:g} s" for stage, seconds in profile.min_bout_seconds.items())
-    yield "Minimum bouts", minimum or "none"
-    discouraged = ", ".join(f"{pair.source}→{pair.target} ({pair.probability:g})" for pair in profile.rare)
-    yield "Discouraged transitions", discouraged or "none"
-    yield "Transitions counted by TVR", ", ".join(f"{a}→{b}" for a, b in profile.tvr_pairs) or "none"
-    flip = profile.flip_flop
-    quick = f"{flip.penalty_nats:g} nats within {flip.window_epochs} epochs, {flip.method}"
-    yield "Penalty on quick returns", quick if flip.penalty_nats else "none"
-    temperature, biases = profile.calibration.temperature, profile.calibration.biases
-    if temperature != 1.0 or biases is not None:
-        shown = "" if biases is None else f", biases {', '.join(f'{bias:g}' for bias in biases)} nats"
-        yield "Calibration", f"temperature {temperature:g}{shown}"
-    if (repair := profile.share_repair) is not None:
-        people = count(repair.n_people, "sleeper")
-        yield "Repaired stage shares", f"{repair.describe(profile.scheme.names)}, over {people}"
-
-
-def provenance_rows(provenance: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield nested provenance as flat rows of name and text."""
-    for key, value in provenance.items():
-        name = f"{prefix}{str(key).replace('_', ' ')}"
-        if isinstance(value, Mapping) and {"columns", "rows"} <= value.keys():
-            size = f"Table of {len(value['rows'])} rows in the profile."
-            yield name, f"{value['finding']} {size}" if "finding" in value else size
-        elif isinstance(value, Mapping):
-            yield from provenance_rows(value, f"{name} · ")
-        else:
-            yield name, ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _versions(decoding: Decoding) -> Iterator[tuple[str, str]]:
