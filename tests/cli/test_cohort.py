@@ -10,15 +10,12 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import stageguard as sg
 from cli_runner import Runner, write_night
 from messages import mentions
 from nights import decode as decode_quietly
-from stageguard.cli.outcomes import MOST_ROWS
-from stageguard.night.period import period_of
 from stageguard.runner.pool import CHUNKS_AHEAD, MOST_IN_CHUNK, run_all
 
 PROFILE = "human-psg-5"
@@ -108,12 +105,6 @@ def test_what_another_call_wrote_is_kept_unless_overwritten(decode, nights, tmp_
     assert decode(*more, "--overwrite").code == 0
     assert all(moment > before[name] for name, moment in times(tmp_path / "out").items())
     assert "3 done before" in decode(*more).out
-
-
-def test_another_version_is_not_done_before(decode, monkeypatch):
-    decode()
-    monkeypatch.setattr("stageguard.runner.decode_files.__version__", "99.0")
-    assert all(mentions(line, sg.__version__, "99.0") for line in errors(decode("--json")))
 
 
 @pytest.mark.parametrize("suffix", ["hypnogram.tsv", "hypnogram.json", "hypnogram.svg", "changes.tsv"])
@@ -225,34 +216,6 @@ def test_tables_of_others_are_left_alone(decode, tmp_path):
     assert (tmp_path / "out" / "cohort.tsv").read_text() == "id\tmine\n"
 
 
-def test_without_an_output_folder_no_tables_are_written(run, nights):
-    (nights / "n4.csv").write_bytes(b"")
-    assert run("decode", nights, "-p", PROFILE).code == 3
-    assert not {"cohort.tsv", "failures.tsv"} & {path.name for path in nights.iterdir()}
-
-
-def test_the_same_failure_of_many_files_is_one_row(decode, nights):
-    for seed in range(30, 60):
-        (nights / f"n{seed}.csv").write_bytes(b"")
-    ran = decode()
-    assert "30 of 33 files failed" in ran.err
-    assert ran.err.count("is empty (0 bytes)") == 1
-    assert re.search(r"n30\.csv and 29 more +is empty", ran.err)
-
-
-def test_many_nights_are_summarised(decode, nights):
-    for seed in range(MOST_ROWS):
-        os.link(nights / "n1.csv", nights / f"m{seed}.csv")
-    ran = decode()
-    assert f"{MOST_ROWS + 3} nights: {MOST_ROWS + 3} decoded." in ran.out
-    assert "m7.csv" not in ran.out
-    assert len(ran.out.splitlines()) < 20
-    argmax = sg.read_density(nights / "n1.csv").argmax
-    fi = np.mean(np.diff(argmax[slice(*period_of(argmax, 0, 30.0))]) != 0)
-    assert re.search(rf"median .* {fi:.3f} ", ran.out)
-    assert mentions(ran.out, "30 s", MOST_ROWS + 3)
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
 @pytest.mark.parametrize(("jobs", "kind"), [("1", "SIGINT"), ("2", "SIGINT"), ("2", "SIGKILL")])
@@ -304,29 +267,3 @@ def test_workers_do_not_run_far_ahead_of_what_is_taken(tmp_path):
         seen = now
     assert 0 < seen <= most
     assert [*results] == [str(i) for i in range(1, n_items)]
-
-
-SCRIPT = """import sys
-from stageguard.cli import main
-if __name__ == "__main__":
-    main(sys.argv[1:])
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_modules_of_the_working_folder_are_not_imported(nights, tmp_path, jobs):
-    script, folder = tmp_path / "bin" / "guard.py", tmp_path / "work"
-    for path, text in ((script, SCRIPT), (folder / "numpy.py", "raise SystemExit('not this one')")):
-        path.parent.mkdir()
-        path.write_text(text)
-    command = [sys.executable, str(script), "decode", str(nights), "-p", PROFILE, "-o", str(tmp_path / "out")]
-    ran = subprocess.run(
-        [*command, "--jobs", jobs],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        capture_output=True,
-        text=True,
-    )
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert len([*(tmp_path / "out").glob("*.hypnogram.tsv")]) == 3

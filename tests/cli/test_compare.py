@@ -130,18 +130,6 @@ def test_a_folder_of_experts_is_matched_by_name_and_averaged(run, night):
     assert re.search(r"^n1\.hypnogram\.tsv +stager +240 ", ran.out, re.MULTILINE)
 
 
-def test_schemes_are_brought_together(run, tmp_path):
-    expert = write_stages(tmp_path / "expert.txt", "WW112233RRWR")
-    other = write_stages(tmp_path / "other.txt", "WW222222RRWR", "W N N N R ?")
-    own = run("compare", expert, other, "--json").lines[0]["agreement"]["scored"]
-    assert (own["stages"], own["accuracy"], own["n_rare"]) == (["W", "N", "R"], 1.0, 1)
-    few = write_stages(tmp_path / "few.txt", "WWWWWWWWRRWR")
-    own = run("compare", expert, few, "--scheme", "aasm5", "--json").lines[0]["agreement"]["scored"]
-    assert own["accuracy"] == pytest.approx(6 / 12)
-    line = error_line(run("compare", expert, few))
-    assert mentions(line, "aasm5", "wldr4", "wnr3", "--scheme", "aasm5")
-
-
 def test_failures_are_rows_and_the_others_go_on(run, night):
     expert = night / "experts" / "n1.txt"
     short = write_stages(night / "short.txt", "WWW222")
@@ -153,22 +141,6 @@ def test_failures_are_rows_and_the_others_go_on(run, night):
     assert problem in " ".join(ran.err.split())
     line = error_line(run("compare", night / "experts", short))
     assert mentions(line, "short.txt", "'short'")
-
-
-@pytest.mark.parametrize(("n_more", "is_taken"), [(0, True), (480, False)])
-def test_a_scoring_without_epoch_length_takes_anothers_only_if_epochs_are_as_many(
-    run, tmp_path, n_more, is_taken
-):
-    stages = np.repeat([0, 2, 4, 2], 240)
-    (tmp_path / "e.txt").write_text("\n".join(np.array(["W", "N1", "N2", "N3", "R"])[stages]) + "\n")
-    labels = np.append(stages, np.full(n_more, -1))  # 960 epochs of 30 s last as long as 1,440 of 20 s
-    night = sg.Hypnogram(labels, "aasm5", 20.0)
-    night.save(tmp_path / "n.csv", "stageguard-csv")
-    ran = run("compare", tmp_path / "e.txt", tmp_path / "n.csv")
-    if is_taken:
-        assert ran.code == 0
-    else:
-        assert mentions(error_line(ran), "e.txt", "960", "1,440", "30 s each", "--expert-epoch-seconds")
 
 
 def test_what_is_no_expert_is_one_line(run, night):
@@ -227,17 +199,6 @@ def test_a_text_file_has_epochs_of_20_s_only_if_that_is_said(run, tmp_path):
     assert mentions(line, "--epoch-seconds", "SECONDS")
     expert.write_text("\n".join(names[labels]) + "\n")
     assert run("compare", expert, night, "--json").lines[0]["agreement"]["scored"]["accuracy"] == 1.0
-
-
-def test_epochs_as_many_as_the_experts_are_as_long_in_either_order(run, tmp_path):
-    stages = ["W"] * 100 + ["N2"] * 500
-    (tmp_path / "a.txt").write_text("\n".join(stages))
-    rows = [f"{20 * epoch}\t20\t{stage}" for epoch, stage in enumerate(stages)]
-    (tmp_path / "c.tsv").write_text("\n".join(["onset\tduration\tstage", *rows]))
-    for names in (("c.tsv", "a.txt"), ("a.txt", "c.tsv")):
-        ran = run("compare", *(tmp_path / name for name in names), "--json")
-        assert (ran.code, ran.err) == (0, "")
-        assert ran.lines[0]["agreement"]["scored"]["n_epochs"] == 600
 
 
 GOOD = ["W", "W", "N1", "N2", "N2", "N2", "N3", "N3", "R", "R", "W", "N2", "N2", "R", "R", "W"] * 5

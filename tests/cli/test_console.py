@@ -9,7 +9,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stageguard.cli.terminal import Console, progress, progress_bar
+from stageguard.cli.terminal import Console, progress
 
 
 def cell_len(text):
@@ -71,31 +71,6 @@ def test_no_line_is_too_wide_and_no_letter_is_lost(text, width):
     assert "".join("".join(lines).split()) == "".join(text.split())
 
 
-def test_styles_are_for_terminals_that_show_them(monkeypatch):
-    terminal = watched(monkeypatch)
-    Console().print(("night.csv", "bold"), " with a profile")
-    assert terminal.text == "\x1b[1mnight.csv\x1b[0m with a profile\n"
-    for name, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
-        terminal.text = ""
-        monkeypatch.setenv(name, value)
-        Console().print("night.csv", style="bold red")
-        assert terminal.text == "night.csv\n"
-
-
-def test_a_style_goes_on_after_a_break_of_line(monkeypatch):
-    terminal = watched(monkeypatch)
-    monkeypatch.setenv("COLUMNS", "4")
-    Console().print("one two", style="dim")
-    assert [line.count("\x1b[2m") for line in terminal.text.splitlines()] == [1, 1]
-
-
-def test_rules_are_letters_that_the_stream_has(monkeypatch):
-    terminal = watched(monkeypatch)
-    terminal.encoding = "ascii"
-    Console().table(("file",), [])
-    assert "----" in terminal.text
-
-
 def test_a_bar_moves_and_disappears(monkeypatch):
     terminal = watched(monkeypatch)
     assert list(progress(range(3), "Decoding", 3, quiet=False)) == [0, 1, 2]
@@ -105,11 +80,3 @@ def test_a_bar_moves_and_disappears(monkeypatch):
     assert list(progress(range(1), "Decoding", 1, quiet=False)) == [0]
     assert list(progress(range(3), "Decoding", 3, quiet=True)) == [0, 1, 2]
     assert terminal.text == ""
-
-
-def test_a_bar_says_how_much_of_how_much(monkeypatch):
-    terminal = watched(monkeypatch)
-    monkeypatch.setattr("stageguard.cli.terminal.SECONDS_BETWEEN", 0)
-    with progress_bar("Decoding [x]", quiet=False) as move:
-        move(total=4000, completed=1000, description="night [b]")
-    assert "night [b] 1,000 of 4,000, about" in terminal.text

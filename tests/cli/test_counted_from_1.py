@@ -10,9 +10,7 @@ import pytest
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from nights import decode
-from small import night, profile_of, refusal
-from stageguard.errors import InputError, PinError
-from stageguard.report.words import odds
+from stageguard.errors import InputError
 
 PROFILE = "human-psg-5"
 
@@ -46,12 +44,6 @@ def test_pins_are_typed_from_1(run, file, tmp_path, as_table):
     assert run("verify", out / "night.hypnogram.json").code == 0
 
 
-def test_bad_pins_count_from_0_in_python():
-    with pytest.raises(PinError) as error:
-        sg.decode(night(), profile_of(), pins={40: "R"})
-    refusal(error, "out of range, expected 0 to 39")
-
-
 def test_changes_are_listed_from_1_and_json_counts_from_0(run, file, tmp_path):
     ran = run("decode", file, "-p", PROFILE, "--explain", "-o", tmp_path / "out")
     changes = sg.explain(decode(sg.read_density(file), PROFILE))
@@ -67,11 +59,6 @@ def test_changes_are_listed_from_1_and_json_counts_from_0(run, file, tmp_path):
     assert found[0]["changes"][0]["first_epoch"] == changes[0].first_epoch
 
 
-def test_lights_and_removed_rem_are_told_from_1(run, file):
-    ran = run("stats", file, "-p", PROFILE, "--lights-off", "60")
-    assert "(epoch 3)" in " ".join(ran.out.split())
-
-
 def test_rows_of_an_array_are_told_as_in_python(run, tmp_path):
     rows = np.full((20, 5), 0.2)
     rows[3] = 0.1
@@ -80,43 +67,3 @@ def test_rows_of_an_array_are_told_as_in_python(run, tmp_path):
     assert "row 3 " in said
     with pytest.raises(InputError, match="row 3 "):
         sg.decode(rows, PROFILE)
-
-
-@pytest.mark.parametrize(
-    ("nats", "text"),
-    [
-        (np.log(5), "5 : 1"),
-        (-np.log(2), "1 : 2"),
-        (0.0, "1 : 1"),
-        (9.0, "more than 99 : 1"),
-        (0.3, "1.3 : 1"),
-    ],
-)
-def test_evidence_is_told_as_odds(nats, text):
-    assert odds(float(nats)) == text
-
-
-def test_the_lost_list_is_printed_once(run, tmp_path):
-    for seed in range(3):
-        write_night(tmp_path / f"n{seed}.csv", seed=seed)
-        run("decode", tmp_path / f"n{seed}.csv", "-p", PROFILE, "-o", tmp_path / "out")
-    ran = run("convert", tmp_path / "out", "--to", "usleep-tsv", "-o", tmp_path / "converted")
-    assert ran.code == 0
-    lost = ran.out.partition("Lost: ")[2]
-    assert "scorer" in lost
-    assert lost.count("scorer") == lost.count("argmax_stage") == ran.out.count("argmax_stage") == 1
-    assert "1 night" not in lost
-
-
-def test_statistics_of_scorings_have_no_after(run, tmp_path):
-    made = sg.simulate_night(PROFILE, hours=2, seed=1)
-    (tmp_path / "ex").mkdir()
-    made.expert.save(tmp_path / "ex" / "n1.csv", format="stageguard-csv")
-    ran = run("stats", tmp_path / "ex", "-p", PROFILE, "-o", tmp_path / "s.tsv")
-    assert ran.code == 0, ran.err
-    columns = (tmp_path / "s.tsv").read_text().splitlines()[0].split("\t")
-    assert "tst_minutes" in columns
-    assert not [name for name in columns if name.endswith(("_after", "_before"))]
-    decoded = write_night(tmp_path / "night.csv")
-    run("stats", decoded, "-p", PROFILE, "-o", tmp_path / "d.tsv")
-    assert "tst_minutes_after" in (tmp_path / "d.tsv").read_text().splitlines()[0].split("\t")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -55,14 +54,6 @@ def test_one_file_is_decoded_beside_itself_and_summarised(run, night, tmp_path):
     assert mentions(ran.out, "trained", "any clinical decision")
 
 
-def test_a_missing_file_is_not_said_to_be_decoded(run, tmp_path):
-    """Though another file of the same name, n.csv, was."""
-    night = write_night(tmp_path / "n.csv", seed=1)
-    assert run("decode", night, "-p", "human-psg-5").code == 0
-    line = error_line(run("decode", tmp_path / "n.txt", "-p", "human-psg-5"))
-    assert mentions(line, "n.txt", "file or directory")
-
-
 def test_json_is_pure_and_complete(run, night, tmp_path):
     ran = run("decode", night, "-p", "human-psg-5", "--json", "-o", tmp_path / "out", "--svg")
     (report,) = ran.lines
@@ -109,17 +100,6 @@ def test_options_reach_the_decoder(run, night, tmp_path):
     options = json.loads((tmp_path / "night.hypnogram.json").read_text())["stageguard"]["options"]
     assert options["pins"] == {"5": "R", "6": "REM", "7": "R"}
     assert (options["trained"], options["quality"], options["epoch_seconds"]) == ("natural", True, 20)
-
-
-def test_arrays_and_logits_are_read_as_told(run, night, tmp_path):
-    density = sg.read_density(night)
-    np.save(tmp_path / "raw.npy", np.log(density.probabilities[:, ::-1] + 1e-9) + 4)
-    ran = run(
-        "decode", tmp_path / "raw.npy", "-p", "human-psg-5", "--stages", "R,N3,N2,N1,W", "--logits", "--json"
-    )
-    assert ran.code == 0, ran.err
-    expected = decode(density, "human-psg-5").hypnogram.labels.tolist()
-    assert labels(tmp_path / "raw.hypnogram.tsv") == expected
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -178,13 +158,6 @@ def test_bad_files_are_one_line(run, tmp_path, content, expected):
     assert [p.name for p in tmp_path.iterdir()] == ["night.csv"]
 
 
-def test_logits_are_told_from_probabilities_and_named(run, tmp_path):
-    (tmp_path / "night.csv").write_text("W,N,R\n-2,1,3\n4,1,0\n")
-    ran = run("decode", tmp_path / "night.csv", "-p", "human-psg-3")
-    assert ran.code == 0
-    assert mentions(" ".join(ran.out.split()), "logits", "softmax was taken")
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -211,13 +184,6 @@ def test_logits_are_told_from_probabilities_and_named(run, tmp_path):
 )
 def test_bad_options_are_one_line(run, night, arguments, expected):
     assert mentions(error_line(run("decode", night, *arguments)), *expected)
-
-
-def test_a_cohort_without_a_known_caution_is_said_with_those_that_have_one(run, night):
-    ran = run("decode", night, "-p", "human-psg-5", "--cohort", "chess players")
-    said = " ".join(ran.out.split())
-    assert mentions(said, "'chess players'", "human-psg-5")
-    assert all(caution.cohort in said for caution in sg.Profile.load("human-psg-5").not_for)
 
 
 def test_output_must_be_a_folder(run, night, tmp_path):
@@ -260,63 +226,6 @@ def test_wrong_usage_exits_2(run, night, arguments, expected):
     ran = run("decode", night, *arguments)
     assert ran.code == 2
     assert mentions(ran.err, *expected)
-
-
-def test_gaps_are_counted(run, tmp_path):
-    probabilities = np.tile([0.8, 0.1, 0.1], (60, 1))
-    probabilities[10:12] = np.nan
-    probabilities[30:45] = np.nan
-    np.save(tmp_path / "night.npy", probabilities)
-    ran = run("decode", tmp_path / "night.npy", "-p", "human-psg-3", "--stages", "W,N,R")
-    assert "Filled: 2 epochs without evidence" in ran.out
-    assert "Unscored: 15 epochs" in ran.out
-
-
-def test_terminal_codes_in_a_file_do_not_reach_the_terminal(run, tmp_path):
-    (tmp_path / "night.csv").write_text("\x1b[31mred,blue\n1,0\n")
-    ran = run("decode", tmp_path / "night.csv", "-p", "human-psg-3")
-    assert "\x1b" not in ran.err
-    assert "names no stages (got: \\x1b[31mred, blue)" in error_line(ran)
-
-
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_missing_core_is_said_once_and_not_for_every_file(night, tmp_path, jobs):
-    files = [tmp_path / f"night-{i}.csv" for i in range(3)]
-    for file in files:
-        file.write_bytes(night.read_bytes())
-    hide = "import sys; sys.modules['stageguard.guard.kernels._core._native'] = None; "
-    command = f"{hide}from stageguard.cli import main; sys.exit(main())"
-    options = ["decode", *map(str, files), "-p", "human-psg-5", "--json", "--jobs", jobs]
-    done = subprocess.run(
-        [sys.executable, "-c", command, *options],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("the compiled core is missing") == 1
-    assert done.stderr.startswith("stageguard: warning: ")
-    assert all(
-        "compiled core" not in text
-        for line in done.stdout.splitlines()
-        for text in json.loads(line)["warnings"]
-    )
-
-
-def test_this_folder_is_named(run, tmp_path, monkeypatch):
-    folder = tmp_path / "nights"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    expected = ".: this folder holds no probabilities. Name files, or another folder."
-    assert error_line(run("decode", ".", "-p", "human-psg-5")) == expected
-
-
-def test_no_line_ends_with_blanks(run, night, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "60")
-    ran = run("decode", night, "-p", "human-psg-5")
-    assert "fragmentation" in ran.out
-    assert not re.search(r" $", ran.out, re.MULTILINE)
 
 
 @pytest.fixture

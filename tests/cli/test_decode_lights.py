@@ -3,7 +3,6 @@
 import json
 
 import numpy as np
-import pytest
 
 import stageguard as sg
 from cli_runner import Runner, error_line
@@ -40,17 +39,3 @@ def test_lights_that_cannot_be_are_one_line(tmp_path, capsys):
     line = error_line(run(*arguments, "--lights-off", 600, "--lights-on", 60))
     assert mentions(line, "least one epoch")
     assert not list(tmp_path.glob("*.tsv"))
-
-
-@pytest.mark.parametrize("n_rem", [4, 10])
-def test_early_rem_of_three_minutes_that_is_gone_is_printed(tmp_path, capsys, n_rem):
-    labels = np.r_[np.zeros(20), np.full(300, 2), np.full(80, 4)].astype(int)
-    rows = np.full((400, 5), 0.005)
-    rows[np.arange(400), labels] = 0.98
-    rows[38 : 38 + n_rem] = [0.02, 0.02, 0.2, 0.01, 0.75]
-    sg.Hypnodensity(rows, "aasm5", 30.0).save(tmp_path / "night.csv")
-    ran = Runner(capsys)("decode", tmp_path / "night.csv", "-p", "human-psg-5")
-    assert ran.code == 0
-    assert ("the clock removed REM" in " ".join((ran.out + ran.err).split())) == (n_rem == 10)
-    record = json.loads((tmp_path / "night.hypnogram.json").read_text())["stageguard"]
-    assert [bout["n_epochs"] for bout in record["removed_bouts"]] == ([10] if n_rem == 10 else [])

@@ -79,16 +79,6 @@ def test_it_writes_the_profile_that_fit_returns(folder, run):
     assert mentions(error_line(again), "lab.toml", "--overwrite")
 
 
-def test_json_holds_every_candidate(folder, run):
-    ran = run("fit", *nights(folder), "--expert", "experts", "--base", BASE, "-o", "lab.toml", "--json")
-    assert ran.code == 0, ran.err
-    report = ran.json
-    assert [row["candidate"] for row in report["candidates"]][:2] == ["argmax", "the default"]
-    assert mentions(report["notes"], "subjects", "taken")
-    assert report["output"] == "lab.toml"
-    assert sg.Profile.load("lab.toml").sha256 == report["profile"]["sha256"]
-
-
 def test_several_experts(folder, run):
     options = ("--expert", "experts", "--expert", "seconds", "--subjects", "subjects.csv", "--base", BASE)
     ran = run("fit", *nights(folder), *options, "-o", "two.toml", "--json")
@@ -148,15 +138,6 @@ def test_a_wrong_table_of_subjects_is_one_line(folder, run, table, message):
     options = ("--expert", "experts", "--subjects", "subjects.csv", "--base", BASE)
     ran = run("fit", *nights(folder), *options, "-o", "x.toml")
     assert mentions(error_line(ran), *message)
-
-
-def test_a_night_that_is_not_in_the_table(folder, run):
-    (folder / "subjects.csv").write_text("id,subject\n" + "".join(f"n{i},s{i}\n" for i in range(1, 8)))
-    options = ("--expert", "experts", "--subjects", "subjects.csv", "--base", BASE)
-    ran = run("fit", *nights(folder), *options, "-o", "x.toml")
-    assert ran.code == 3
-    assert mentions(ran.err.replace("\n", " "), "'n0'", "subjects.csv")
-    assert mentions(ran.out.replace("\n", " "), "n6", "n7")
 
 
 def test_experts_may_be_named_in_the_table(folder, run):

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from cli_runner import Runner, error_line, write_night
+from cli_runner import Runner, error_line
 from messages import mentions
 from stageguard.errors import FileFormatError
 from stageguard.profile.stagers import KNOWN_STAGERS
 from stageguard.synthetic.night import simulate_night
 
 PROFILE = "human-psg-5"
-READ = "Read: "
 
 
 @pytest.fixture
@@ -29,26 +28,6 @@ def usleep(tmp_path):
     density = simulate_night(PROFILE, hours=2, seed=1).density
     np.save(tmp_path / "night_PRED.npy", (3 * density.probabilities).astype(np.float32))
     return tmp_path / "night_PRED.npy"
-
-
-def read_line(out: str) -> str:
-    (line,) = [line for line in out.splitlines() if line.startswith(READ)]
-    return line.removeprefix(READ)
-
-
-def test_what_was_assumed_is_one_line(run, usleep):
-    ran = run("decode", usleep, "-p", PROFILE, "--format", "usleep-npy")
-    assert ran.code == 0
-    assert mentions(read_line(ran.out), "W, N1, N2, N3, R", "U", "30 s", "U", 3)
-
-
-def test_a_file_that_content_cannot_tell_asks_for_its_format(run, usleep):
-    line = error_line(run("decode", usleep, "-p", PROFILE))
-    assert mentions(line, "night_PRED")
-    assert mentions(line, "format", "physioex")
-    line = error_line(run("decode", usleep, "-p", PROFILE, "--format", "usleep"))
-    assert "unknown format 'usleep'" in line
-    assert "Did you mean 'usleep-npy'?" in line
 
 
 def test_format_and_pooling_are_recorded_and_repeated(run, usleep, tmp_path):
@@ -71,24 +50,6 @@ def test_every_command_takes_a_format(run, usleep, tmp_path, command):
     assert ran.code == 0, ran.err
 
 
-def test_a_pooled_length_that_does_not_fit_is_one_line(run, tmp_path):
-    night = write_night(tmp_path / "night.csv")
-    line = error_line(run("decode", night, "-p", PROFILE, "--epoch-seconds", 20, "--pool", 30))
-    assert mentions(line, "night.csv", "20 s", "30 s", 40)
-
-
-def test_what_is_not_a_distribution_says_how_to_go_on(run, tmp_path):
-    path = tmp_path / "labels.csv"
-    path.write_text("brain_state,confidence_score\n" + "2,0.9\n3,0.95\n" * 200)
-    line = error_line(run("decode", path, "-p", "mouse-eeg-emg-3"))
-    assert mentions(line, "not a distribution", "over")
-    assert line.endswith("say so: --format accusleepy-csv.")
-    ran = run("decode", path, "-p", "mouse-eeg-emg-3", "--format", "accusleepy-csv", "--epoch-seconds", "2.5")
-    assert ran.code == 0
-    assert mentions(ran.out, "not a distribution", "confidence")
-    assert mentions(ran.out, "Decisions", "weaker than they")
-
-
 def test_a_night_of_yasa_is_decoded(run, tmp_path):
     yasa, pd = pytest.importorskip("yasa"), pytest.importorskip("pandas")
     density = simulate_night(PROFILE, hours=2, seed=1).density
@@ -102,23 +63,6 @@ def test_a_night_of_yasa_is_decoded(run, tmp_path):
     assert ran.lines[0]["n_changed"] > 0
     decoded = sg.read_hypnogram(tmp_path / "night.hypnogram.tsv")
     assert decoded.start == own.start.to_pydatetime()
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "brain_state,confidence_score\n" + "2,0.9\n3,0.95\n1,0.8\n" * 100,
-        "Hypnogram of n\nEpoch,Time,Stage\n" + "".join(f"{i},{30.0 * i},{i // 9 % 5}\n" for i in range(300)),
-    ],
-    ids=["accusleepy", "gssc"],
-)
-def test_labels_beside_no_distribution_are_checked_as_a_hypnogram(run, tmp_path, text):
-    (tmp_path / "labels.csv").write_text(text)
-    profile = "human-psg-5" if text.startswith("H") else "mouse-eeg-emg-3"
-    seconds = "30" if text.startswith("H") else "2.5"
-    ran = run("stats", tmp_path / "labels.csv", "-p", profile, "--epoch-seconds", seconds, "--json")
-    (night,) = ran.nights
-    assert (night["ok"], "before" in night, night["n_epochs"]) == (True, False, 300)
 
 
 @pytest.mark.parametrize("form", ["luna-annot", "nsrr-xml", "yasa-json"])

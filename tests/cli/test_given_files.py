@@ -13,7 +13,7 @@ import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from made_recordings import write_psg
 from messages import mentions
-from stageguard.runner.inputs import Wanted, find_inputs, night_id
+from stageguard.runner.inputs import Wanted, find_inputs
 from stageguard.synthetic.night import simulate_night
 
 PROFILE = "human-psg-5"
@@ -90,21 +90,6 @@ def test_a_hypnogram_that_was_edited_is_read_with_a_warning(run, folder):
         assert said in ran.out
     with pytest.warns(sg.StageGuardWarning, match="another SHA-256"):
         sg.read_hypnogram(folder / "n1.hypnogram.tsv")
-
-
-@pytest.mark.parametrize("option", [("--stages", "R,N3,N2,N1,W"), ("--stages", "W,N1,N2,N3")])
-def test_names_in_an_archive_and_others_on_the_command_line_are_an_error(run, folder, option):
-    sg.read_density(folder / "n1.csv").save(folder / "n1.npz")
-    line = error_line(run("stats", folder / "n1.npz", "-p", PROFILE, *option))
-    assert mentions(line, "W, N1, N2, N3, R", "stages")
-    assert run("stats", folder / "n1.npz", "-p", PROFILE, "--stages", "WAKE,N1,N2,N3,REM").code == 0
-
-
-def test_a_tools_order_that_an_archive_contradicts_is_an_error(run, folder):
-    values = sg.read_density(folder / "n1.csv").probabilities[:, ::-1]
-    np.savez(folder / "n1.npz", probabilities=values, stages=["R", "N3", "N2", "N1", "W"])
-    line = error_line(run("stats", folder / "n1.npz", "-p", PROFILE, "--format", "usleep-npy"))
-    assert mentions(line, "R, N3, N2, N1, W", "--format", "W, N1, N2, N3, R")
 
 
 def test_no_command_writes_over_what_it_read(run, folder):
@@ -187,30 +172,6 @@ def test_patterns_take_outputs_only_where_they_name_them(run, folder):
     assert run("stats", folder / "*.tsv").code == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("n1_events.tsv", "n1"),
-        ("n1-annot.fif", "n1"),
-        ("n1.hypnogram.tsv", "n1"),
-        ("n1.hypnogram.json", "n1"),
-        ("n1.csv", "n1"),
-        ("_events.tsv", "_events"),
-    ],
-)
-def test_a_night_is_called_the_same_in_every_format(name, expected):
-    assert night_id(Path(name)) == expected
-
-
-@pytest.mark.parametrize("to", ["bids-events", "yasa-json", "text"])
-def test_converted_scorings_are_the_experts_of_their_nights(run, folder, to):
-    ran = run("convert", folder / "a" / "n1.txt", "--to", to, "-o", folder / "out", "--json")
-    assert ran.code == 0, ran.err
-    (report,) = run("compare", folder / "out", folder / "n1.csv", "--json").lines
-    assert report["ok"], report
-    assert report["agreement"]["argmax"]["n_epochs"] == 120
-
-
 def test_recordings_beside_scorings_and_programs_are_no_nights(run, folder):
     write_psg(folder / "psg.edf", stages="")
     (folder / "gen.py").write_text('S=["W","N1","N2","N3","R"]\nprint(S)\n')
@@ -219,11 +180,6 @@ def test_recordings_beside_scorings_and_programs_are_no_nights(run, folder):
     assert names(found) == ["n1.csv", "n2.csv"]
     assert "gen.py, probs.data, psg.edf" in found.notes[0]
     assert names(find_inputs([folder], None, DENSITIES)) == ["n1.csv", "n2.csv"]
-
-
-def test_an_unknown_format_is_said_once(run, folder):
-    line = error_line(run("decode", folder, "-p", PROFILE, "--format", "usleep-npi"))
-    assert line.startswith("unknown format 'usleep-npi'.")
 
 
 @pytest.mark.parametrize("command", ["decode", "stats", "report", "convert", "compare"])
@@ -291,29 +247,8 @@ def test_fit_and_consensus_take_folders_patterns_and_lists(run, folder):
         assert len(report["scorers"]) == 2
 
 
-def test_convert_pools_and_reads_logits(run, folder):
-    density = sg.read_density(folder / "n1.csv")
-    header = ",".join(density.scheme.names)
-    for name, values in (("logits", np.log(density.probabilities) + 3), ("fine", density.probabilities)):
-        np.savetxt(folder / f"{name}.csv", values, delimiter=",", header=header, comments="")
-    out = ("--to", "npz", "-o", folder / "out")
-    assert run("convert", folder / "logits.csv", *out, "--logits").code == 0
-    found = sg.read_density(folder / "out" / "logits.npz").probabilities
-    assert np.allclose(found, density.probabilities, atol=1e-9)
-    assert run("convert", folder / "fine.csv", *out, "--epoch-seconds", "5", "--pool", "30").code == 0
-    assert sg.read_density(folder / "out" / "fine.npz").n_epochs == 20
-
-
 def test_a_name_of_another_format_is_refused(run, folder):
     ran = run("convert", folder / "n1.csv", "--to", "luna-annot", "-o", folder / "a.edf")
     assert ran.code == 2
     assert "a.edf is the name of" in ran.err and "name it a.annot" in ran.err
     assert run("convert", folder / "n1.csv", "--to", "text", "-o", folder / "a.stages").code == 0
-
-
-def test_stages_that_longer_epochs_have_no_room_for_are_lost_aloud(run, folder):
-    (folder / "short.txt").write_text("W\nW\nN1\nN2\nN2\nN2\n" * 10)
-    ran = run("convert", folder / "short.txt", "--reepoch", "90", "--to", "text", "-o", folder / "long.txt")
-    assert ran.code == 0, ran.err
-    assert mentions(ran.out, "90 s", "N1")
-    assert set((folder / "long.txt").read_text().split()) == {"W", "N2"}

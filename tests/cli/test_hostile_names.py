@@ -79,11 +79,6 @@ def test_errors_and_warnings_in_python_are_printable(tmp_path):
     assert str(caught[0].message) == visible(f"{OBEYED}\n") == "\\x1b]0;x\\x07\\x9b31m\\u202e\\n"
 
 
-def test_an_empty_file_is_said_to_be_empty(run, tmp_path):
-    (tmp_path / "n.csv").touch()
-    assert "is empty (0 bytes)" in error_line(run("decode", tmp_path / "n.csv", *PROFILE))
-
-
 @pytest.mark.parametrize("call", [sg.read_density, sg.read_hypnogram, sg.Profile.load])
 @pytest.mark.parametrize("path", ["a\0b.csv", Path("a\0b.toml"), "a\0/b", "\0"])
 def test_a_path_with_a_zero_character_is_one_line(call, path):

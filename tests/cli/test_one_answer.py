@@ -6,9 +6,7 @@ import re
 import numpy as np
 import pytest
 
-import stageguard as sg
-from cli_runner import Runner, error_line, write_night
-from messages import mentions
+from cli_runner import Runner, write_night
 
 W, N, R = [0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]
 
@@ -57,27 +55,6 @@ def test_a_night_to_look_at_is_named_wherever_its_cohort_is_shown(run, tmp_path)
         assert [night["look_at"] for night in run("stats", *command, "--json").nights] == [why, ""]
 
 
-def test_what_is_assumed_of_time_in_bed_is_told_by_decode_and_methods(run, tmp_path):
-    def night(name, hours):
-        return write_rows(
-            tmp_path / f"{name}.csv", np.repeat([W, N, R, N, W], [120 * hours - 900, *[225] * 4], 0)
-        )
-
-    def told(*arguments):
-        return " ".join(run("decode", *arguments, "-p", "human-psg-3", "--overwrite").out.split())
-
-    whole, half, day = night("whole", 9), night("half", 14), night("day", 22)
-    assert "TIB is" not in told(whole)
-    assert "TIB is the whole recording of 14.0 h: neither lights off nor lights on is given" in told(half)
-    assert "TIB ends with the recording: lights on is not given" in told(day, "--lights-off", "0")
-    rule = "without lights, so that SOL and SE do not exist"
-    out = tmp_path / "out"
-    assert f"longest sleep of 1 recording {rule}: day" in told(whole, day, "-o", out)
-    assert f"of recordings of 20 h or more {rule}." in (out / "methods.md").read_text()
-    run("report", out, "-o", tmp_path / "all.html")
-    assert f"of recordings of 20 h or more {rule}." in (tmp_path / "all.html").read_text()
-
-
 def test_files_beside_an_output_are_its_night_however_they_are_named(run, tmp_path):
     nights = [write_night(tmp_path / f"n{seed}.csv", hours=1, seed=seed) for seed in (1, 2)]
     assert run("decode", *nights, "-p", "human-psg-5", "--explain").code == 0
@@ -90,16 +67,3 @@ def test_files_beside_an_output_are_its_night_however_they_are_named(run, tmp_pa
         )
         assert "n1.csv" in left
     assert [night["id"] for night in run("stats", nights[0], "--json").nights] == ["n1"]
-
-
-def test_what_is_not_there_and_what_a_folder_holds_instead_is_said(run, tmp_path):
-    assert "No such file" in error_line(run("report", tmp_path / "nosuch", "-o", tmp_path / "x.html"))
-    (tmp_path / "a.txt").write_text("\n".join(["W"] * 20 + ["N2"] * 20))
-    line = error_line(run("decode", tmp_path, "-p", "human-psg-5"))
-    assert mentions(line, "holds labels", "a.txt", "decode takes labels, too")
-
-
-@pytest.mark.parametrize("scorer", ["S1", "N1", "W", "Epoch", "Ann"])
-def test_hypnograms_of_yasa_are_read_whatever_their_scorer_is_called(tmp_path, scorer):
-    (tmp_path / "night.csv").write_text(f"Epoch,{scorer}\n0,WAKE\n1,N2\n2,REM\n3,REM\n")
-    assert sg.read_hypnogram(tmp_path / "night.csv").stages.tolist() == ["W", "N2", "R", "R"]

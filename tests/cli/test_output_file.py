@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from messages import mentions
 
@@ -51,13 +50,3 @@ def test_a_folder_with_a_point_in_its_name_is_a_folder(run, output):
         Path(output).mkdir()
     assert run("decode", "n.csv", "-p", PROFILE, "-o", output).code == 0
     assert (Path(output) / "n.hypnogram.tsv").is_file()
-
-
-def test_a_foreign_pair_of_tables_is_no_output(run):
-    """BIDS tables have a .json beside them, too."""
-    Path("sub-1_events.tsv").write_text(
-        "onset\tduration\ttrial_type\n0\t30\tSleep stage W\n30\t30\tSleep stage N2\n"
-    )
-    Path("sub-1_events.json").write_text('{"stageguard": 1}')
-    assert sg.read_hypnogram("sub-1_events.tsv").n_epochs == 2
-    assert mentions(error_line(run("verify", "sub-1_events.tsv")), "not an output", "decode")

@@ -45,11 +45,6 @@ def test_the_table_reads_back_exactly_with_its_missing_epochs(run, night, tmp_pa
     assert np.flatnonzero(missing).tolist() == list(range(100, 130))
 
 
-def test_the_epoch_length_travels_with_the_table(run, night, tmp_path):
-    run("decode", "--posterior", night, "-p", PROFILE, "--epoch-seconds", "20")
-    assert sg.read_density(tmp_path / "night.posterior.csv").epoch_seconds == 20
-
-
 def test_the_sidecar_holds_the_evidence_and_where_it_comes_from(run, night, tmp_path):
     run("decode", "--posterior", night, "-p", PROFILE, "--trained", "balanced")
     whole = json.loads((tmp_path / "night.posterior.json").read_text())

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import stageguard as sg
-from cli_runner import Runner, error_line, write_night
+from cli_runner import Runner, write_night
 from messages import mentions, naming
 from stageguard.cli import render
 from stageguard.errors import OutputError
@@ -42,38 +42,12 @@ def decode(run, nights, tmp_path):
     return lambda *options: run("decode", nights, "-p", PROFILE, "-o", tmp_path / "out", *options)
 
 
-def rows(path: Path) -> list[list[str]]:
-    return [line.split("\t") for line in path.read_text("utf-8").split("\n")[:-1]]
-
-
 def test_a_mistaken_call_keeps_the_rows_of_nights_that_were_decoded(decode, tmp_path):
     decode()
     table = (tmp_path / "out" / "cohort.tsv").read_text()
     ran = decode("--trained", "natural")
     assert ran.code == 1 and "2 failed" in ran.out
     assert (tmp_path / "out" / "cohort.tsv").read_text() == table
-
-
-@pytest.mark.parametrize("text", ["id\tfile\terror\nn9\tmine.csv\tslept badly\n", "mine\n"])
-def test_somebody_elses_failures_are_kept(decode, tmp_path, text):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "failures.tsv").write_text(text)
-    assert decode().code == 0
-    assert (tmp_path / "out" / "failures.tsv").read_text() == text
-
-
-def test_tables_hold_names_as_they_are(run, nights, tmp_path):
-    name = "format=a  b.csv"
-    (nights / "n1.csv").rename(nights / name)
-    (nights / "log=True.csv").write_bytes(b"")
-    assert run("decode", nights, "-p", PROFILE, "-o", tmp_path / "out").code == 3
-    assert [row[:2] for row in rows(tmp_path / "out" / "cohort.tsv")[1:]] == [
-        ["format=a  b", str(nights / name)],
-        ["n2", str(nights / "n2.csv")],
-    ]
-    assert rows(tmp_path / "out" / "failures.tsv")[1][:2] == ["log=True", str(nights / "log=True.csv")]
-    assert run("stats", nights / name, nights / "n2.csv", "-o", tmp_path / "stats.tsv").code == 0
-    assert [row[0] for row in rows(tmp_path / "stats.tsv")[1:]] == ["format=a  b", "n2"]
 
 
 def test_a_night_that_another_run_writes_in_the_meantime_is_done(run, nights, tmp_path, monkeypatch):
@@ -119,13 +93,6 @@ def die_of_seven(number: int) -> int:
 def test_a_killed_process_ends_the_run_in_one_line():
     with pytest.raises(sg.StageGuardError, match=naming("hand", "want of memory")):
         list(run_all(die_of_seven, list(range(20)), 2))
-
-
-def test_an_output_that_is_a_file_is_said_before_any_work(run, nights, tmp_path):
-    (tmp_path / "taken").write_text("mine")
-    for place in (tmp_path / "taken", tmp_path / "taken" / "out"):
-        line = error_line(run("decode", nights, "-p", PROFILE, "-o", place))
-        assert mentions(line, "cannot", place, tmp_path / "taken", "folder")
 
 
 def test_results_are_told_also_when_a_table_cannot_be_written(decode, nights, tmp_path, monkeypatch):
@@ -185,20 +152,6 @@ def test_workers_that_cannot_start_are_one_line(nights, tmp_path):
     assert ran.returncode == 1
     (said,) = ran.stderr.splitlines()
     assert mentions(said, "could not start", "__main__")
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="a folder in use cannot be deleted")
-@pytest.mark.parametrize("more", [("--jobs", "2"), ("-o", "out")])
-def test_a_deleted_working_folder_is_named(nights, tmp_path, more):
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    code = f"import os; os.rmdir({str(gone)!r}); from stageguard.cli import main; main()"
-    ran = subprocess.run(
-        [sys.executable, "-c", code, "decode", nights, "-p", PROFILE, "-o", tmp_path / "out", *more],
-        capture_output=True, text=True, check=False, timeout=120, cwd=gone
-    )  # fmt: skip
-    assert ran.returncode == 1
-    assert mentions(ran.stderr, "in was deleted", "exists")
 
 
 @pytest.mark.parametrize("module", ["app", "terminal"])

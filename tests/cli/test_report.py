@@ -40,14 +40,6 @@ def test_a_page_is_written_and_announced(run, night, tmp_path):
     assert mentions(ran.out, "trained", "any clinical decision")
 
 
-def test_the_page_lies_beside_the_night_by_default(run, night, tmp_path):
-    report = run("report", night, "-p", PROFILE, "--json").json
-    assert report["outputs"] == {"html": str(tmp_path / "night.report.html")}
-    assert (tmp_path / "night.report.html").is_file()
-    assert report["indicators"]["tst_minutes"]["before"] > 0
-    assert "table" not in report
-
-
 def test_what_decode_wrote_is_decoded_again(run, night, tmp_path):
     assert run("decode", night, "-p", PROFILE, "--pins", "6=R", "--trained", "natural").code == 0
     for name in ("night.hypnogram.tsv", "night.hypnogram.json"):
@@ -132,12 +124,6 @@ def test_bad_input_is_one_line_and_writes_nothing(run, night, arguments, expecte
     monkeypatch.chdir(night.parent)
     assert mentions(error_line(run("report", night, *arguments)), *expected)
     assert [path.name for path in night.parent.iterdir()] == ["night.csv"]
-
-
-def test_an_expert_of_another_length_is_one_line(run, night, tmp_path):
-    (tmp_path / "short.txt").write_text("W\nN2\n")
-    line = error_line(run("report", night, "-p", PROFILE, "--expert", tmp_path / "short.txt"))
-    assert mentions(line, "night.csv", "short.txt", "2 epochs")
 
 
 @pytest.mark.parametrize(

@@ -148,15 +148,6 @@ def test_bad_files_are_rows_and_the_others_go_on(run, out, tmp_path):
     assert mentions(page.read_text(), "failures.tsv", "cannot be read")
 
 
-def test_the_second_night_of_a_name_fails(run, tmp_path):
-    for name in ("n1.txt", "n2.txt", "n2.hyp"):
-        (tmp_path / name).write_text("W\nN1\nN2\nR\n" * 60)
-    page = tmp_path / "cohort.html"
-    assert run("report", tmp_path, "-o", page).code == 3
-    assert "is night 'n2' like n2." in failures(page)["n2"]
-    assert sorted(data_of(page)["ids"]) == ["n1", "n2"]
-
-
 def test_what_is_no_cohort_is_one_line(run, out, tmp_path):
     (tmp_path / "empty").mkdir()
     page = tmp_path / "cohort.html"
@@ -169,15 +160,6 @@ def test_what_is_no_cohort_is_one_line(run, out, tmp_path):
     line = error_line(run("report", out, "-o", page, "--by", tmp_path / "one.tsv"))
     assert mentions(line, "'a'", "groups")
     assert not page.exists()
-
-
-def test_when_every_night_fails_nothing_is_written(run, out, tmp_path):
-    for path in out.glob("*.hypnogram.json"):
-        path.write_text("{")
-    ran = run("report", out, "-o", tmp_path / "cohort.html")
-    assert ran.code == 1
-    assert "3 of 3 files failed" in ran.err
-    assert not (tmp_path / "cohort.html").exists()
 
 
 @pytest.mark.parametrize(

@@ -56,14 +56,6 @@ def test_jobs_do_not_change_a_byte(run, tmp_path):
     assert digests(tmp_path / "one") == digests(tmp_path / "two")
 
 
-def test_json_tells_the_truth_about_every_subject(run, tmp_path):
-    ran = run("simulate", "-m", "cardiorespiratory", "-n", 2, "--hours", 0.1, "-o", tmp_path / "c", "--json")
-    assert ran.json["synthetic"] is True
-    assert ran.json["output"] == str(tmp_path / "c")
-    assert [one["subject"] for one in ran.json["subjects"]] == ["900001", "900002"]
-    assert {"age", "ahi", "osa", "age_group"} <= ran.json["subjects"][0]["covariates"].keys()
-
-
 def test_nothing_is_overwritten_unasked(run, tmp_path):
     common = ("simulate", "-m", "actigraphy", "-n", 1, "--hours", 0.05, "-o", tmp_path / "c")
     assert run(*common).code == 0
@@ -90,9 +82,3 @@ def test_nothing_is_overwritten_unasked(run, tmp_path):
 def test_impossible_wishes_are_one_line(run, tmp_path, options, message):
     assert mentions(error_line(run("simulate", "-m", "actigraphy", "-o", tmp_path / "c", *options)), *message)
     assert not (tmp_path / "c").exists()
-
-
-def test_unknown_modality_is_wrong_usage(run, tmp_path):
-    ran = run("simulate", "-m", "eeg", "-o", tmp_path / "c")
-    assert ran.code == 2
-    assert "eeg-emg" in ran.err

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +14,6 @@ from recording_files import Channel, sleep_edf_night, write_edf
 from stageguard.profile.stagers import KNOWN_STAGERS
 from stageguard.review.opening import ReviewRequest
 from stageguard.review.review import ReviewSession
-from stageguard.runner import stage_files
 from stageguard.staging import Stager
 
 pytestmark = pytest.mark.filterwarnings("ignore::stageguard.StageGuardWarning")  # many changes
@@ -57,28 +54,7 @@ def run_theirs(recording):
     return sg.Hypnodensity(rows, "aasm5", 30.0)
 
 
-def run_in_three(recording):
-    rows = probabilities_of(recording)[:, :3]
-    return sg.Hypnodensity(rows / rows.sum(axis=1, keepdims=True), "wnr3", 30.0)
-
-
 THEIRS = Stager(KNOWN_STAGERS["gssc"], run_theirs, package="", optional=("eog",), least_hz=50.0)
-IN_THREE = Stager(replace(KNOWN_STAGERS["sleepecg"], trained=None), run_in_three, package="")
-
-
-@pytest.fixture(autouse=True)
-def plug_ins(monkeypatch):
-    """Stagers of another package, quick enough for every test."""
-
-    class Entry:
-        def __init__(self, name, stager):
-            self.name, self.load, self.module, self.dist = name, lambda: stager, "theirs", None
-
-    entries = [Entry("theirs", THEIRS), Entry("in-three", IN_THREE)]
-    monkeypatch.setattr("stageguard.staging.entry_points", lambda group: entries)
-    stage_files._loaded.cache_clear()
-    yield
-    stage_files._loaded.cache_clear()
 
 
 def staging_record(folder, name="night"):
@@ -128,23 +104,6 @@ def test_derivations_that_disagree_are_worth_a_look(run, tmp_path):
     queued = {e: one.reason for one in review.queue().stretches for e in range(one.first, one.last + 1)}
     assert set(np.flatnonzero(shares)) <= queued.keys()
     assert {epoch for epoch, reason in queued.items() if reason == "disagree"} <= set(np.flatnonzero(shares))
-    session.close()
-
-
-def test_epochs_that_only_disagree_are_queued_for_it(run, tmp_path):
-    write(tmp_path / "night.edf")
-    out = tmp_path / "out"
-    run("stage", tmp_path / "night.edf", "--stager", "theirs", "-o", out)
-    tsv, record_file = out / "night.hypnogram.tsv", out / "night.staging.json"
-    session = ReviewSession([ReviewRequest(tsv)], "anna")
-    looked_at = {e for one in session.review(0).queue().stretches for e in range(one.first, one.last + 1)}
-    session.close()
-    record = staging_record(out) | {"disagreement": [1.0] * N_EPOCHS}
-    record_file.write_text(json.dumps(record))
-    session = ReviewSession([ReviewRequest(tsv)], "berta")
-    stretches = session.review(0).queue().stretches
-    disagree = {e for one in stretches if one.reason == "disagree" for e in range(one.first, one.last + 1)}
-    assert disagree == set(range(N_EPOCHS)) - looked_at
     session.close()
 
 
@@ -273,15 +232,6 @@ def test_wrong_names_are_refused_in_one_line(run, tmp_path, arguments, told):
     assert told in error_line(run("stage", edf, *stager, *arguments, "-o", tmp_path / "out"))
 
 
-def test_a_flat_ecg_is_refused_in_one_line(run, tmp_path, monkeypatch):
-    monkeypatch.setenv("KERAS_BACKEND", "torch")
-    pytest.importorskip("keras")
-    edf = write(tmp_path / "night.edf", ECG=np.zeros(round(RATE * N_EPOCHS * 30)))
-    sleeper = ("--age", 48, "--sex", "M")
-    line = error_line(run("stage", edf, "--stager", "sleepecg", *sleeper, "-o", tmp_path / "out"))
-    assert "flat" in line
-
-
 def test_stagers_with_different_stages_are_merged_into_the_coarser(run, tmp_path):
     edf, out = write(tmp_path / "night.edf"), tmp_path / "out"
     assert run("stage", edf, "--stager", "theirs", "--stager", "in-three", "-o", out).code == 0
@@ -291,18 +241,3 @@ def test_stagers_with_different_stages_are_merged_into_the_coarser(run, tmp_path
         run("stage", edf, "--stager", "in-three", "-p", "human-psg-5", "-o", tmp_path / "finer")
     )
     assert "wnr3" in line and "aasm5" in line
-
-
-@pytest.mark.parametrize(("stager", "module"), [("yasa", "yasa"), ("sleepecg", "keras")])
-def test_a_missing_extra_is_named_in_one_line(run, tmp_path, monkeypatch, stager, module):
-    monkeypatch.setitem(sys.modules, module, None)
-    edf = write(tmp_path / "night.edf", ECG=noise(), **{"EEG C4-M1": noise(1)})
-    sleeper = ("--age", 48, "--sex", "M")
-    line = error_line(run("stage", edf, "--stager", stager, *sleeper, "-o", tmp_path / "out"))
-    assert f"stageguard[{stager}]" in line
-
-
-def test_a_channel_that_a_stager_does_without_is_noted(run, tmp_path):
-    edf, out = write(tmp_path / "night.edf"), tmp_path / "out"
-    run("stage", edf, "--stager", "theirs", "-o", out)
-    assert any("eog" in note for note in staging_record(out)["notes"])

@@ -132,16 +132,6 @@ def test_probabilities_have_an_after_only_with_a_profile(run, cohort):
     assert bare["before"]["tst_minutes"] == written["before"]["tst_minutes"]
 
 
-def test_scorings_among_undecoded_probabilities_are_said(run, cohort, tmp_path):
-    """Else the means of different nights look like the effect of decoding."""
-    write_night(tmp_path / "n.csv", seed=1)
-    sg.simulate_night("human-psg-5", hours=1, seed=2).expert.save(tmp_path / "scored.txt")
-    said = " ".join(run("stats", tmp_path).out.split())
-    assert mentions(said, "Scorings", "only under after")
-    assert mentions(said, "--profile", "under")
-    assert "not of the same nights" not in run("stats", tmp_path / "n.csv", tmp_path / "n.csv").out
-
-
 def test_outputs_of_decode_are_measured_like_their_probabilities(run, cohort, tmp_path):
     run("decode", cohort / "n0.csv", cohort / "n1.csv", "-p", PROFILE, "-o", tmp_path)
     written = run("stats", tmp_path / "n0.hypnogram.tsv", "--json").nights[0]
@@ -309,21 +299,6 @@ def test_groups_are_compared_for_argmax_guard_and_expert(run, cohort):
     assert list(book) == list(rows[0])
 
 
-def test_groups_are_in_json_too(run, cohort):
-    ran = run("stats", *decoded_files(cohort), "--by", cohort / "groups.tsv", "--json")
-    assert ran.cohort["method"] == METHOD_OF_GROUPS
-    assert {row["scoring"] for row in ran.cohort["groups"]} == {"argmax", "guard"}
-    assert ran.nights[0]["group"] == "controls"
-    assert ran.cohort["outputs"] == []
-
-
-def test_hypnograms_from_elsewhere_are_no_guards(run, cohort):
-    files = sorted((cohort / "experts").iterdir())
-    ran = run("stats", *files, "--by", cohort / "groups.tsv", "--json")
-    assert {row["scoring"] for row in ran.cohort["groups"]} == {"scored"}
-    assert "guarded" not in run("stats", *files, "--by", cohort / "groups.tsv").out
-
-
 def test_the_table_of_groups_may_name_experts_and_subjects(run, cohort):
     lines = ["id,group,subject,expert"]
     lines += [f"n{i}.hypnogram.tsv,{'ab'[i % 2]},s{i % 4},experts/n{i}.txt" for i in range(5)]
@@ -340,13 +315,6 @@ def test_the_table_of_groups_may_name_experts_and_subjects(run, cohort):
     assert (guard["n_1"], guard["n_2"]) == (2, 3)
     assert mentions(ran.cohort["notes"], "among", "n9")
     assert mentions(ran.cohort["notes"], "like", "n5")
-
-
-def test_nights_without_a_group_are_said(run, cohort):
-    (cohort / "some.tsv").write_text("id\tgroup\nn0\ta\nn1\ta\nn2\tb\nn3\tb\n")
-    ran = run("stats", *decoded_files(cohort), "--by", cohort / "some.tsv")
-    assert ran.code == 0
-    assert mentions(ran.out, "n4", "n5")
 
 
 @pytest.mark.parametrize(
@@ -424,20 +392,6 @@ def test_nothing_is_overwritten_unasked(run, cohort):
     assert (cohort / "all-groups.json").read_text() != "mine"
 
 
-def test_many_nights_without_an_output_are_listed(run, cohort):
-    ran = run("stats", *decoded_files(cohort))
-    for seed in range(6):
-        assert re.search(rf"^n{seed} +\d\.\d+ \([+-]\d\.\d+\)", ran.out, re.MULTILINE)
-    assert "All columns: --output cohort.tsv" in ran.out
-
-
-def test_names_with_tabs_stay_in_their_cell(run, tmp_path):
-    path = tmp_path / "a\tb.txt"
-    path.write_text("W\nN2\nN2\n")
-    assert run("stats", path, "-o", tmp_path / "all.tsv").code == 0
-    assert read_tsv(tmp_path / "all.tsv")[0]["id"] == r"a\x09b"
-
-
 def test_experts_that_are_not_there_are_one_line(run, cohort):
     line = error_line(run("stats", *decoded_files(cohort), "--expert", cohort / "gone"))
     assert mentions(line, "gone", "directory")
@@ -445,13 +399,6 @@ def test_experts_that_are_not_there_are_one_line(run, cohort):
     ran = run("stats", *decoded_files(cohort), "--expert", cohort / "experts")
     assert ran.code == 3
     assert mentions(" ".join(ran.err.split()), "n0.txt", 2, "'X'")
-
-
-def test_experts_of_other_nights_are_one_line(run, cohort, tmp_path):
-    (tmp_path / "others").mkdir()
-    (tmp_path / "others" / "n0_scorer1.txt").write_text("W\nN2\n")
-    line = error_line(run("stats", *decoded_files(cohort), "--expert", tmp_path / "others"))
-    assert mentions(line, "others", "scoring", "n0.txt")
 
 
 def test_wrong_usage_exits_2(run, cohort):
@@ -475,15 +422,6 @@ def test_inputs_are_never_written_over(run, tmp_path):
         assert ran.code == 1
         assert mentions(ran.err, "same file")
         assert night.read_bytes() == before
-
-
-def test_a_group_of_n_a_is_no_group(run, tmp_path):
-    nights = [write_night(tmp_path / f"n{i}.csv", seed=i) for i in range(5)]
-    table = tmp_path / "groups.tsv"
-    table.write_text("id\tgroup\nn0\tn/a\nn1\tA\nn2\tA\nn3\tB\nn4\tB\n")
-    ran = run("stats", *nights, "-p", "human-psg-5", "--by", table, "--json")
-    assert ran.code == 0, ran.err
-    assert {(row["group_1"], row["group_2"]) for row in ran.cohort["groups"]} == {("A", "B")}
 
 
 def write_days(path):

@@ -41,12 +41,6 @@ def test_a_strength_is_used_recorded_and_repeated(run, night, tmp_path, said, st
     assert mentions(line, "options", "strength")
 
 
-def test_without_a_strength_the_record_is_as_before(run, night, tmp_path):
-    assert run("decode", night, "-p", PROFILE).code == 0
-    record = json.loads((tmp_path / "night.hypnogram.json").read_text())["stageguard"]
-    assert "strength" not in record["options"] and "strength" not in record["provenance"]["options"]
-
-
 @pytest.mark.parametrize("wrong", ["on", "-0.1", "nan", "1001", "tuned", ""])
 def test_what_is_no_strength_is_one_line(run, night, wrong):
     ran = run("decode", night, "-p", PROFILE, "--strength", wrong)

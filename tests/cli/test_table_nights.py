@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -88,14 +86,6 @@ def test_a_profile_is_tuned_on_a_table(run, tmp_path):
     refused = run("decode", path, "-p", PROFILE, "--svg", "-o", tmp_path / "out.csv")
     assert mentions(error_line(refused), "--svg", "--output")
     assert sg.Profile.load(tmp_path / "tuned.toml").strength.stager_fi > 0
-
-
-def test_ids_that_count_epochs_are_no_nights(run, tmp_path, nights):
-    rows = nights[0].probabilities.tolist()
-    lines = [f"{number},{','.join(map(repr, row))}" for number, row in enumerate(rows)]
-    path = tmp_path / "one.csv"
-    path.write_text("\n".join([f"id,{','.join(STAGES)}", *lines]) + "\n")
-    assert [night["id"] for night in run("stats", path, "-p", PROFILE, "--json").nights] == ["one"]
 
 
 def test_only_the_named_nights_are_decoded(run, tmp_path, nights):
@@ -183,14 +173,6 @@ def test_a_profile_is_fitted_to_tables_as_to_files(run, tmp_path, scored):
     assert fitted[0].transitions == fitted[1].transitions
     assert fitted[0].calibration == fitted[1].calibration
     assert fitted[0].provenance["reason"] == fitted[1].provenance["reason"]
-
-
-def test_statistics_take_experts_of_a_table_as_of_a_folder(run, scored):
-    path, experts, folder = scored
-    ask = partial(run, "stats", path, "-p", PROFILE, "--json")
-    of_table, of_folder = (ask("--expert", each).cohort["errors"] for each in (experts, folder))
-    assert of_table == of_folder != []
-    assert mentions(ask("--expert", folder / "n0.txt").err, "--expert", "scoring")
 
 
 def test_half_of_the_nights_without_an_expert_are_named_and_the_rest_is_fitted(run, tmp_path, scored):

@@ -51,13 +51,6 @@ def test_it_writes_the_profile_that_tune_returns_and_says_what_was_decided(folde
     assert mentions(error_line(again), "yasa.toml", "--overwrite")
 
 
-def test_json_holds_profile_and_nights(folder, run):
-    ran = run("fit", "nights", "--base", BASE, "-o", "t.toml", "--json")
-    assert ran.json["profile"]["strength"]["rule"] == "target"
-    assert len(ran.json["files"]) == 10
-    assert ran.json["files"][3]["fragmentation_index"] > 0
-
-
 def test_a_bad_file_is_a_problem_and_the_others_are_tuned_on(folder, run):
     (folder / "nights" / "bad.csv").write_text("W,N,R\n0.5,9,0.1\n")
     ran = run("fit", "nights", "--base", BASE, "-o", "t.toml")
@@ -78,15 +71,6 @@ def test_what_cannot_be_tuned_is_one_line(folder, run, arguments, reason):
     assert not (folder / "t.toml").exists()
 
 
-def test_a_night_given_twice_is_told_by_names(folder, run):
-    shutil.copy(folder / "nights" / "n0.csv", folder / "nights" / "same.csv")
-    for command in (
-        ("fit", "nights", "--base", BASE, "-o", "t.toml"),
-        ("decode", "nights", "-p", BASE, "--tune"),
-    ):
-        assert mentions(error_line(run(*command)), "probabilities")
-
-
 def test_decode_tunes_first_and_keeps_the_profile_beside_the_cohort(folder, run):
     ran = run("decode", "nights", "-p", BASE, "--tune", "-o", "out")
     assert ran.code == 0, ran.err
@@ -97,15 +81,6 @@ def test_decode_tunes_first_and_keeps_the_profile_beside_the_cohort(folder, run)
     again = run("decode", "nights", "-p", BASE, "--tune", "-o", "out")
     assert again.code == 0, again.err
     assert "10 done before" in again.out
-
-
-def test_decode_says_where_the_profile_was_tuned_on_other_nights(folder, run):
-    assert run("decode", "nights", "-p", BASE, "--tune", "-o", "out").code == 0
-    write_night(folder / "nights" / "n10.csv", BASE, hours=1, seed=10)
-    line = error_line(run("decode", "nights", "-p", BASE, "--tune", "-o", "out"))
-    assert mentions(line, "tuned on other", "nights")
-    assert "--overwrite" in line
-    assert run("decode", "nights", "-p", "out/tuned-profile.toml", "-o", "out").code == 0
 
 
 def test_decode_takes_the_profile_as_it_is_where_nights_are_few(folder, run):

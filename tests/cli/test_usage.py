@@ -9,8 +9,6 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from cli_runner import Runner, all_commands, examples_of
 from stageguard.cli.app import WENT, stageguard
@@ -103,37 +101,6 @@ def test_words_become_values(line, expected):
 def test_what_cannot_be_meant_is_refused(line):
     with pytest.raises(click.UsageError):
         values_of(shlex.split(line))
-
-
-def test_options_stand_under_their_headings_and_examples_are_not_broken():
-    shown = CliRunner().invoke(work, ["--help"], terminal_width=24).output
-    sections = {part.partition(":\n")[0]: part for part in shown.split("\n\n")}
-    assert "--lights-off" in sections["More options"] and "--jobs" in sections["Options"]
-    assert "--lights-off" not in sections["Options"]
-    assert sections["Examples"].splitlines()[1:] == ["  stageguard work a.csv -p b"]
-
-
-NAMES = [name for one in work.params for name in one.opts]
-WORDS = st.lists(
-    st.one_of(
-        st.sampled_from([*NAMES, "--", "-", "-p", "-3", "a.csv", "--jobs=2", ""]),
-        st.text(max_size=8),
-        st.text(max_size=4).map("--{}".format),
-    ),
-    max_size=6,
-)
-
-
-@given(WORDS)
-@example(["-p"])
-def test_whatever_is_typed_is_read_or_refused(words):
-    try:
-        values = values_of(words)
-    except click.UsageError as error:
-        assert error.format_message()
-    else:
-        assert isinstance(values["source"], Path)
-        assert 0 <= values["jobs"] <= 9
 
 
 @pytest.mark.parametrize("path", all_commands())

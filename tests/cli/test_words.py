@@ -11,7 +11,6 @@ import pytest
 
 from cli_runner import Runner, error_line, write_night
 from messages import mentions
-from stageguard.cli.app import SHORT_HELP
 from stageguard.cli.terminal import Console
 from stageguard.files import read_cell, write_cell
 
@@ -41,16 +40,6 @@ def test_a_narrow_terminal_breaks_no_word_and_loses_no_column(capsys, monkeypatc
         assert word in printed
 
 
-def test_the_statistics_say_which_night_a_note_is_about(run, nights, tmp_path):
-    (tmp_path / "n3.txt").write_text("W\nN1\nN2\nR\n" * 30)
-    (tmp_path / "n4.txt").write_text("W\nN2\nR\nN3\n" * 30)
-    path = tmp_path / "list.tsv"
-    path.write_text("id\tscoring\tlights_off\nn3\tn3.txt\t0\nn4\tn4.txt\tn/a\n")
-    notes = run("stats", path, "--json").cohort["notes"]
-    about = [note for note in notes if note.startswith("TIB")]
-    assert about and all(note.endswith((": n3", ": n4")) for note in about)
-
-
 def test_names_that_look_like_arguments_are_printed_as_they_are(run, tmp_path):
     night = tmp_path / "run_format=a" / "night logits=True.csv"
     night.parent.mkdir()
@@ -60,20 +49,6 @@ def test_names_that_look_like_arguments_are_printed_as_they_are(run, tmp_path):
     assert run("decode", night, "-p", PROFILE, "--json").lines[0]["file"] == str(night)
     (tmp_path / "run_format=a" / "bad.csv").write_text("W,N1\n0.1,x\n")
     assert "run_--format" not in run("decode", tmp_path / "run_format=a" / "bad.csv", "-p", PROFILE).err
-
-
-def test_errors_about_several_files_name_them(run, nights, tmp_path):
-    longer = write_night(tmp_path / "long.csv", hours=1.5, seed=3)
-    line = error_line(run("convert", "--average", nights[0], longer, "-o", tmp_path / "out.csv"))
-    assert mentions(line, "long.csv", 180, "n1.csv", 120)
-    for name, n_epochs in (("a.txt", 30), ("b.txt", 29)):
-        (tmp_path / name).write_text("W\nN1\n" * n_epochs)
-    line = error_line(run("compare", tmp_path / "a.txt", tmp_path / "b.txt", "--consensus", tmp_path / "o"))
-    assert mentions(line, 58, 60)
-    (tmp_path / "c.txt").write_text("W\nN9\n")
-    assert error_line(
-        run("compare", tmp_path / "a.txt", tmp_path / "c.txt", "--consensus", tmp_path / "o")
-    ).startswith("c.txt: line 2")
 
 
 @pytest.mark.parametrize(
@@ -126,36 +101,6 @@ def test_what_decode_wrote_is_read_under_any_name(run, nights, tmp_path):
     assert report["ok"], report
     assert run("stats", expert, "--json").nights[0]["n_epochs"] == 120
     assert mentions(error_line(run("decode", expert, "-p", PROFILE)), "expert.tsv", "output of decode")
-
-
-@pytest.mark.parametrize("is_overwritten", [False, True])
-def test_what_decode_wrote_is_said_to_be_a_hypnogram(run, nights, tmp_path, is_overwritten):
-    assert run("decode", nights[0], "-p", PROFILE).code == 0
-    path = tmp_path / "n1.hypnogram.tsv"
-    before = path.read_bytes()
-    line = error_line(run("decode", path, "-p", PROFILE, *(("--overwrite",) * is_overwritten)))
-    assert mentions(line, "n1.hypnogram.tsv", "output of decode")
-    assert path.read_bytes() == before
-
-
-def test_of_very_many_files_not_all_are_listed(run, nights, tmp_path):
-    text = nights[0].read_text()
-    (tmp_path / "many").mkdir()
-    for number in range(45):
-        (tmp_path / "many" / f"m{number}.csv").write_text(text)
-    ran = run("convert", tmp_path / "many", "--to", "text", "-o", tmp_path / "out")
-    assert ran.code == 0
-    assert mentions(ran.out, 5, "--json")
-    assert ran.out.count("m3") < ran.out.count("m") and "m44.csv" not in ran.out
-    ran = run("convert", "--average", tmp_path / "many", "-o", tmp_path / "all.csv")
-    assert "Mean of 45 files" in ran.out
-
-
-@pytest.mark.parametrize("command", sorted(SHORT_HELP.keys() - {"profiles"}))
-def test_help_speaks_no_python(run, command):
-    ran = run(command, "--help")
-    assert ran.code == 0
-    assert "list[" not in ran.out and "<Path>" not in ran.out and "<path>" not in ran.out
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
