@@ -204,17 +204,17 @@ def test_intervals_know_the_start_and_the_probabilities_of_a_list(run, folder):
     start = sg.read_recording(folder / "psg.edf").start
     assert isinstance(start, datetime)
     path = sample_list(folder, "id probabilities edf lights_off", f"n1 n1.csv psg.edf {start:%H:%M:%S}")
-    options = ("--method", "model", "--draws", "10", "--json")
-    (report,) = run("stats", "--intervals", path, "-p", PROFILE, *options).lines
+    options = ("--intervals", "--json")
+    (report,) = run("stats", path, "-p", PROFILE, *options).lines
     assert report["ok"], report
     assert run("decode", folder / "n1.csv", "-p", PROFILE, "-o", folder / "out").code == 0
     output = folder / "out" / "n1.hypnogram.tsv"
     (folder / "moved").mkdir()
     (folder / "n1.csv").rename(folder / "moved" / "n1.csv")
     path = sample_list(folder, "id probabilities", "n1 moved/n1.csv")
-    alone = run("stats", "--intervals", output, *options).lines[0]
+    alone = run("stats", output, *options).lines[0]
     assert mentions(alone["error"], "comes without", "probabilities")
-    (report,) = run("stats", "--intervals", output, "--list", path, *options).lines
+    (report,) = run("stats", output, "--list", path, *options).lines
     assert report["ok"], report
 
 

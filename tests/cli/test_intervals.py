@@ -62,11 +62,9 @@ def by_name(report):
     ("options", "asked"),
     [
         ((), {}),
-        (("--level", "0.8"), {"level": 0.8}),
         (("--lights-off", "1800", "--lights-on", "5400"), {"lights_off": 1800, "lights_on": 5400}),
         (("--convention", "yasa", "--min-first-rem-seconds", "300"),
          {"convention": "yasa", "min_first_rem_seconds": 300.0}),
-        (("--method", "model", "--draws", "40", "--seed", "2"), {"method": "model", "n": 40, "seed": 2}),
     ],
 )  # fmt: skip
 def test_intervals_are_those_of_the_api(run, night, fitted, decoded, options, asked):
@@ -78,18 +76,17 @@ def test_intervals_are_those_of_the_api(run, night, fitted, decoded, options, as
     for name, one in expected.items():
         told = [each if each is not None else float("nan") for each in map(found[name].get, ENDS)]
         assert told == pytest.approx([one.value, one.low, one.high, one.measured_coverage], nan_ok=True)
-    assert {row["n_scored_nights"] for row in found.values()} == {0 if "method" in asked else 19}
+    assert {row["n_scored_nights"] for row in found.values()} == {19}
     shown = " ".join(run("stats", decoded, "--intervals", *options).out.split())
     assert ("Covered:" in shown) is any(row["measured_coverage"] is not None for row in found.values())
-    assert ("Conformal" in shown) is ("method" not in asked)
-    assert mentions(shown, "Conformal", 19, 10) or "method" in asked
+    assert mentions(shown, "Conformal", 19, 10)
 
 
 ENDS = ("value", "low", "high", "measured_coverage")
 
 
 def test_a_built_in_profile_gives_intervals_of_the_model_and_their_coverage(run, night):
-    asked = ("stats", night, "-p", BASE, "--intervals", "--draws", "20")
+    asked = ("stats", night, "-p", BASE, "--intervals")
     (report,) = run(*asked, "--json").lines
     measured = sg.Profile.load(BASE).posterior.coverage["flickering"]
     for row in report["intervals"]:
@@ -97,7 +94,6 @@ def test_a_built_in_profile_gives_intervals_of_the_model_and_their_coverage(run,
     shown = " ".join(run(*asked).out.split())
     assert "Conformal" not in shown and OF_GOOD_STAGERS in shown
     assert "Covered: share of scored nights of other stagers" in shown
-    assert "--method model" in error_line(run(*asked, "--method", "conformal"))
 
 
 def write_lot(folder, *, n, times_rem=1.0):
@@ -112,7 +108,7 @@ def write_lot(folder, *, n, times_rem=1.0):
 
 def test_a_stager_with_shares_unlike_experts_has_the_intervals_of_all_nights_withheld(run, tmp_path):
     lot = write_lot(tmp_path, n=10, times_rem=60.0)
-    asked = ("stats", lot, "-p", BASE, "--intervals", "--draws", "10")
+    asked = ("stats", lot, "-p", BASE, "--intervals")
     rows = [row for report in run(*asked, "--json").lines for row in report["intervals"]]
     assert {(row["low"], row["measured_coverage"], row["reason"]) for row in rows} == {(None, None, WITHHELD)}
     assert " ".join(run(*asked).out.split()).count(f"Intervals {WITHHELD}.") == 1
@@ -123,7 +119,7 @@ def test_a_stager_with_shares_unlike_experts_has_the_intervals_of_all_nights_wit
 
 def test_intervals_of_another_cohort_are_withheld(run, night, fitted, tmp_path):
     assert run("decode", night, "-p", fitted, "--cohort", "their lab").code == 0
-    asked = ("stats", tmp_path / "night.hypnogram.tsv", "--intervals", "--method", "conformal")
+    asked = ("stats", tmp_path / "night.hypnogram.tsv", "--intervals")
     ran = run(*asked)
     shown = " ".join((ran.out + ran.err).split())
     assert mentions(shown, "lab", "their lab") and "as wide as the errors" not in shown
@@ -146,19 +142,11 @@ def test_a_cohort_becomes_one_table_with_a_row_per_night_and_statistic(run, deco
     assert table.read_text() == "mine"
 
 
-def test_too_few_nights_for_a_level_is_a_reason(run, decoded):
-    (report,) = run("stats", decoded, "--intervals", "--level", "0.99", "--json").lines
-    row = by_name(report)["tst_minutes"]
-    assert row["low"] is None and mentions(row["reason"], 19, "scored", 99)
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ((), "missing option --profile"),
-        (("-p", BASE, "--level", "0.3"), "--level"),
         (("-p", BASE, "--output", "here.csv"), ".tsv"),
-        (("-p", BASE, "--method", "bayes"), "--method"),
         (("-p", BASE, "--sleeps"), "--intervals takes none"),
     ],
 )

@@ -132,7 +132,7 @@ def test_every_option_says_what_it_is_for(path):
         assert one.help and "." in one.help, one.name
 
 
-@pytest.mark.parametrize("path", ["decode", "stage", "review", "fit", "train", "study run", "doctor"])
+@pytest.mark.parametrize("path", all_commands())
 def test_a_help_fits_a_screen(path):
     shown = CliRunner().invoke(stageguard, [*path.split(), "-h"], terminal_width=100).output
     assert len(shown.splitlines()) <= 40

@@ -192,7 +192,7 @@ def test_lights_that_decode_knew_are_known_to_the_next_command(run, nights):
     assert run("decode", path, "-p", PROFILE, "-o", out).code == 0
     assert run("stats", out, "--json").nights[0]["lights"] == words
     assert run("report", out / "a.hypnogram.tsv", "--json").json["lights"] == words
-    model = run("stats", "--intervals", out, "--draws", "10", "--json").lines[0]
+    model = run("stats", "--intervals", out, "--json").lines[0]
     assert model["lights"] == words
     other = run("stats", out, "--lights-off", "1200", "--json").nights[0]["lights"]
     assert other == words.replace("600 s (epoch 21)", "1200 s (epoch 41)")

@@ -8,11 +8,7 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-import click
-
 from stageguard.arrays import NAN
-from stageguard.cli import options as opt
-from stageguard.cli.command import MORE, more, option, packed
 from stageguard.cli.nights import ReadOptions, decode_night
 from stageguard.cli.outcomes import (
     MOST_ROWS,
@@ -34,7 +30,6 @@ from stageguard.measures.intervals import (
     WITHHELD,
     Interval,
     Intervals,
-    Method,
     intervals,
     shortest_first_rem,
 )
@@ -48,44 +43,6 @@ from stageguard.runner.run import Outcome, succeeded
 
 ALL_NIGHT = "In each draw the stager errs in its own way all night, as stagers were found to."
 NO_COVERAGE = "They reflect only the doubt that the stager admits, and promise no coverage."
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which intervals to compute."""
-
-    method: Method | None  # None means what the profile gives
-    level: float
-    n_draws: int
-    seed: int
-
-
-interval_options = packed(
-    "wanted",
-    Wanted,
-    option(
-        "--method",
-        heading=MORE,
-        type=click.Choice(["conformal", "model"]),
-        help="Intervals from errors on scored nights, or from draws. Default: what the profile has.",
-    ),
-    more(
-        "--level",
-        "SHARE",
-        "Coverage of intervals.",
-        type=opt.Number(min=0.5, max=0.99),
-        default=DEFAULT_LEVEL,
-    ),
-    option(
-        *("--draws", "n_draws"),
-        metavar="N",
-        type=click.IntRange(min=10),
-        default=DEFAULT_DRAWS,
-        heading=MORE,
-        help="Draws for model intervals; --seed N repeats them.",
-    ),
-    more("--seed", "N", "Of the draws.", type=opt.COUNT, default=0, hidden=True),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +107,7 @@ COLUMNS = (
 
 
 def measure_intervals(
-    wanted: Wanted, options: ReadOptions, measuring: StatisticsOptions, shortest: float | None, night: Input
+    options: ReadOptions, measuring: StatisticsOptions, shortest: float | None, night: Input
 ) -> NightIntervals:
     """Return one night's intervals; `shortest` is the first REM bout that lasts, by default the profile's."""
     start = start_of(night.edf, night.start) or options.start
@@ -161,10 +118,6 @@ def measure_intervals(
     used = decoding.profile
     found = intervals(
         decoding,
-        method=wanted.method,
-        level=wanted.level,
-        n=wanted.n_draws,
-        seed=wanted.seed,
         lights_off=lights.off,
         lights_on=lights.on,
         convention=measuring.convention,
@@ -207,7 +160,7 @@ def withhold_by_stager(outcomes: Sequence[Outcome[NightIntervals]]) -> list[Outc
     return found
 
 
-def interval_table(done: Sequence[Outcome[NightIntervals]], wanted: Wanted) -> Table:
+def interval_table(done: Sequence[Outcome[NightIntervals]]) -> Table:
     """Return a row per night and statistic, and the facts of the codebook."""
     nights = [outcome.result for outcome in done]
     rows = [(outcome.id, *row) for outcome in done for row in outcome.result.rows()]
@@ -215,17 +168,17 @@ def interval_table(done: Sequence[Outcome[NightIntervals]], wanted: Wanted) -> T
     facts = {
         "profiles": list(profiles.values()),
         "n_nights": len(nights),
-        "n_draws": wanted.n_draws,
-        "seed": wanted.seed,
+        "n_draws": DEFAULT_DRAWS,
+        "seed": 0,
         "lights": sorted({night.lights for night in nights if night.lights}),
         "min_first_rem_seconds": nights[0].min_first_rem_seconds,
-        "meaning": list(_meaning(nights, wanted)),
+        "meaning": list(_meaning(nights)),
         "assumptions": list(dict.fromkeys(text for night in nights for text in night.assumptions)),
     }
     return Table(COLUMNS, rows, facts=facts)
 
 
-def print_intervals(done: Sequence[Outcome[NightIntervals]], wanted: Wanted, out: Console) -> None:
+def print_intervals(done: Sequence[Outcome[NightIntervals]], out: Console) -> None:
     """Print a table per night, and what the intervals mean."""
     for outcome in done[:MOST_ROWS]:
         night = outcome.result
@@ -236,7 +189,7 @@ def print_intervals(done: Sequence[Outcome[NightIntervals]], wanted: Wanted, out
         ]
         heads = words("statistic"), numbers("value", digits=1), words(""), numbers("low", "high", digits=1)
         show(Table([*(each for one in heads for each in one), *numbers("covered"), *words("")], rows), out)
-    for sentence in _meaning([outcome.result for outcome in done], wanted):
+    for sentence in _meaning([outcome.result for outcome in done]):
         out.print(sentence)
     print_read(notes_of(done), out)
     if len(done) == 1:
@@ -253,14 +206,14 @@ def _why(one: Interval) -> str:
     return "withheld" if one.reason == WITHHELD else one.reason  # a sentence below says why
 
 
-def _meaning(nights: Sequence[NightIntervals], wanted: Wanted) -> Iterator[str]:
+def _meaning(nights: Sequence[NightIntervals]) -> Iterator[str]:
     """Yield sentences on where the intervals come from, and on what covered means."""
     first = nights[0]
     found = [(night.found.method, one) for night in nights for one in night.found.values()]
     is_measured = any(not isnan(one.measured_coverage) for _, one in found)
     shown = {method for method, one in found if one.reason != WITHHELD}
     if "conformal" in shown:
-        level = f", {wanted.level:.0%}" if is_measured else " (coverage not measured)"
+        level = f", {DEFAULT_LEVEL:.0%}" if is_measured else " (coverage not measured)"
         yield (
             f"Conformal{level}: as wide as the errors on {count(first.found.n_nights, 'scored night')} of "
             f"{count(first.n_subjects, 'subject')} held out from the fit. They hold for nights like those: "
@@ -268,7 +221,7 @@ def _meaning(nights: Sequence[NightIntervals], wanted: Wanted) -> Iterator[str]:
         )
     if any(method == "model" for method, _ in found):
         has_level = any(night.found.method == "model" and not isnan(night.found.level) for night in nights)
-        draws = f"Model: {count(wanted.n_draws, 'draw')}, seed {wanted.seed}."
+        draws = f"Model: {count(DEFAULT_DRAWS, 'draw')}."
         yield f"{draws} {ALL_NIGHT if has_level else NO_COVERAGE}"
     if any(one.reason == WITHHELD for _, one in found):
         yield f"Intervals {WITHHELD}."
@@ -281,7 +234,6 @@ def _meaning(nights: Sequence[NightIntervals], wanted: Wanted) -> Iterator[str]:
 
 def end_intervals(
     outcomes: Sequence[Outcome[NightIntervals]],
-    wanted: Wanted,
     written: Sequence[Path],
     notes: Sequence[str],
     *,
@@ -294,6 +246,6 @@ def end_intervals(
             print_line(outcome)
     elif done:
         out = Console()
-        print_intervals(done, wanted, out)
+        print_intervals(done, out)
         out.list("Wrote", written)
     end(outcomes, notes, as_json=as_json)

@@ -177,7 +177,11 @@ trained = more(
     type=click.Choice(TRAINED),
 )
 scheme = more("--scheme", "NAME", "Merge into aasm5, wldr4, wnr3 or ws2.", type=SCHEME)
-column = more("--column", "NAME", "Column of the stages in tables of scorings, or annotator of a BIDS table.")
+aligned = more("--align", None, "Compare the epochs all have, at the first expert's epoch length.")
+expert_epoch_seconds = more(
+    *("--expert-epoch-seconds", "SECONDS", "Epoch length of experts' files that do not say it."), type=SECONDS
+)
+column = more("--column", "NAME", "Column of the stages in tables of scorings, or annotator.")
 scoring_format = more("--scoring-format", "NAME", "Format of scorings, if unclear: numbers-yasa, ...")
 scheduler = more(
     "--scheduler", "ADDRESS", "Dask cluster: tcp://HOST:PORT or local; --wait-for-workers MINUTES."

@@ -14,7 +14,7 @@ from click import UsageError
 
 from stageguard.arrays import NAN, Floats
 from stageguard.cli import options as opt
-from stageguard.cli.command import command, option
+from stageguard.cli.command import command, more, option
 from stageguard.cli.nights import (
     Experts,
     ReadOptions,
@@ -73,34 +73,17 @@ RECALLS = {"rare_recall_0": "same epoch", "rare_recall_2": "± 2 epochs"}
     metavar="EXPERT OTHER...",
     nargs=-1,
     type=opt.PATH,
-    help="The expert's hypnogram, or a folder with one for each night; then hypnograms or probabilities, "
-    "folders of them, or quoted patterns. With --consensus: the experts.",
+    help="The expert's hypnogram, or a folder of them; then nights. With --consensus: experts.",
 )
 @opt.sample_list
 @option("--profile", "-p", metavar="NAME", help="Whose uncommon transitions to look for.")
-@option(
-    "--align",
-    is_flag=True,
-    help="Compare the epochs both have, by clock or offset, at the expert's epoch length.",
-)
-@option(
-    "--expert-epoch-seconds",
-    metavar="SECONDS",
-    type=opt.SECONDS,
-    help="Epoch length of the expert's file, where it does not say it and differs from the other.",
-)
-@option(
-    "--consensus",
-    "merged",
-    metavar="OUT",
-    type=opt.PATH,
-    help="Write the experts' scorings of a night as one .tsv; of a folder for each expert, a folder.",
-)
-@option(
-    "--method",
+@opt.aligned
+@opt.expert_epoch_seconds
+@option("--consensus", "merged", metavar="OUT", type=opt.PATH, help="Merge experts: .tsv, or folder of them.")
+@more(
+    *("--method", "soft-agreement|majority", "Ties go to the scorer most agree with, or stay unscored."),
     type=click.Choice(["soft-agreement", "majority"]),
     default="soft-agreement",
-    help="Ties of a consensus go to the scorer most agree with, or by majority stay unscored.",
 )
 @scored_reading_options
 @opt.overwrite

@@ -32,6 +32,7 @@ from stageguard.version import __version__
 
 DECODER = "decoder"
 COMPILED = "compiled"
+BASE = ""  # of the libraries that are no extra's
 REINSTALL = "reinstall stageguard"
 
 
@@ -80,7 +81,7 @@ def doctor(
 
 
 def _examine(*, as_json: bool) -> None:
-    findings = [*_versions(), *_libraries(), *_extras(), _profiles(), *_self_test()]
+    findings = [*_installed(), _profiles(), *_self_test()]
     ok = all(finding.ok for finding in findings)
     if as_json:
         print_json({"ok": ok, "findings": [asdict(finding) for finding in findings]})
@@ -178,34 +179,11 @@ def _verdict(findings: list[Finding]) -> str:
     return "Everything works."
 
 
-def _versions() -> Iterator[Finding]:
-    yield Finding("stageguard", f"{__version__} in {Path(__file__).parents[2]}")
-    yield Finding("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
-
-
 def _version(name: str) -> str | None:
     try:
         return version(name)
     except PackageNotFoundError:
         return None
-
-
-# What each library is for; the base installation includes all of them.
-LIBRARIES = {
-    "numpy": "arrays",
-    "click": "the command line",
-    "jinja2": "the HTML report",
-    "defusedxml": "scorings in XML",
-    "edfio": "EDF and EDF+",
-    "tomli-w": "writing TOML",
-}
-
-
-def _libraries() -> Iterator[Finding]:
-    for name, purpose in LIBRARIES.items():
-        version = _version(name)
-        advice = "" if version else f"pip install {name}"
-        yield Finding(f"{name} ({purpose})", version or "missing", version is not None, advice)
 
 
 # What the optional extras are for. Extras for development, which `make` installs, are left out.
@@ -226,23 +204,30 @@ EXTRAS = {
 }
 
 
-def _extras() -> Iterator[Finding]:
-    for extra, names in _extra_libraries().items():
+def _installed() -> Iterator[Finding]:
+    """Yield the package, Python, the libraries that are needed, and those of each extra."""
+    yield Finding("stageguard", f"{__version__} in {Path(__file__).parents[2]}")
+    yield Finding("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    needed = _needed_libraries()
+    for extra, names in needed.items():
         versions = {name: _version(name) for name in names}
-        missing = [name for name in names if versions[name] is None]
-        here = ", ".join(f"{name} {version}" for name, version in versions.items())
+        missing = [name for name, found in versions.items() if found is None]
+        here = ", ".join(f"{name} {found}" for name, found in versions.items())
         state = f"not installed: {', '.join(missing)}" if missing else here
-        advice = f"to use it, {to_install(extra)}" if missing else ""
-        yield Finding(f"extra {extra} ({EXTRAS[extra]})", state, True, advice)
+        if extra == BASE:
+            yield Finding("libraries", state, not missing, REINSTALL if missing else "")
+        else:
+            advice = f"to use it, {to_install(extra)}" if missing else ""
+            yield Finding(f"extra {extra} ({EXTRAS[extra]})", state, True, advice)
 
 
-def _extra_libraries() -> dict[str, list[str]]:
-    """Return the libraries of each extra, from the installed package's metadata."""
-    libraries: dict[str, list[str]] = {extra: [] for extra in EXTRAS}
+def _needed_libraries() -> dict[str, list[str]]:
+    """Return the libraries of the base and of each extra, from the installed package's metadata."""
+    libraries: dict[str, list[str]] = {name: [] for name in (BASE, *EXTRAS)}
     for line in requires("stageguard") or []:  # such as: scipy>=1.15; extra == "recordings"
-        requirement = re.match(r"([\w.-]+).*; *extra *== *['\"](\w+)['\"]", line)
-        if requirement and requirement[2] in libraries:
-            libraries[requirement[2]].append(requirement[1])
+        requirement = re.match(r"([\w.-]+)[^;]*(?:;.*extra *== *['\"](\w+)['\"])?", line)
+        if requirement and (requirement[2] or BASE) in libraries:
+            libraries[requirement[2] or BASE].append(requirement[1])
     return libraries
 
 

@@ -53,42 +53,16 @@ STYLES = {"expert-level": "green", "worse": "red"}
     metavar="FOLDER",
     type=opt.PATH,
     multiple=True,
-    help="An expert's hypnograms by night: folder, table or file. Once for each expert, or a folder with a "
-    "folder for each.",
+    help="An expert's scorings: folder, table or file; repeatable, or a folder of folders.",
 )
-@option(
-    "--scorer",
-    metavar="COLUMN",
-    multiple=True,
-    help="Column of one expert in tables that hold several experts' stages. Once for each.",
-)
-@option(
-    "--subjects",
-    metavar="TABLE",
-    type=opt.PATH,
-    help="Whose each night is: columns id and subject. Default: everybody slept once.",
-)
-@option(
-    "--output",
-    "-o",
-    metavar="CARD.html|.json",
-    type=opt.PATH,
-    help="The card as a page with its .json beside it, or the .json alone.",
-)
+@option("--scorer", metavar="COLUMN", multiple=True, help="An expert's column in such tables; repeatable.")
+@option("--subjects", metavar="TABLE", type=opt.PATH, help="Columns id and subject. Default: all different.")
+@option("--output", "-o", metavar="CARD.html|.json", type=opt.PATH, help="A page and its .json, or that.")
 @option("--stager", metavar="NAME", help="The stager, with version and channels.")
 @option("--cohort", metavar="NAME", help="Whom the nights are of.")
 @opt.lights
-@option(
-    "--align",
-    is_flag=True,
-    help="Compare the epochs all have, by clock or offset, at the first expert's epoch length.",
-)
-@option(
-    "--expert-epoch-seconds",
-    metavar="SECONDS",
-    type=opt.SECONDS,
-    help="Epoch length of the experts' files, where they do not say it and differ from the nights.",
-)
+@opt.aligned
+@opt.expert_epoch_seconds
 @scored_reading_options
 @opt.overwrite
 @opt.as_json
@@ -110,9 +84,7 @@ def grade(
 ) -> None:
     """Grade a stager's sleep statistics by experts who scored the same nights.
 
-    Each error is divided by that of one expert against the others. Verdicts need three experts on 25 people;
-    with one expert, a shipped table of experts' differences is shown beside the errors, without a verdict.
-    Outputs of decode are graded before and after decoding.
+    Each error is divided by that of one expert against the others. Verdicts need three experts on 25 people.
 
     Examples
     --------

@@ -65,8 +65,7 @@ from stageguard.storage import is_folder
 @click.argument(
     "night",
     type=opt.PATH,
-    help="Probabilities, or a .hypnogram.tsv with its probabilities beside it; or a cohort: a "
-    "folder, a quoted pattern, a sample list, a table of many nights.",
+    help="Probabilities or a .hypnogram.tsv; of a cohort a folder, a pattern, a list or a table.",
 )
 @option(
     "--output",
@@ -111,13 +110,9 @@ def report(
 ) -> None:
     """Write one night, or a cohort, as one HTML file: pictures, measures against experts, statistics.
 
-    The file needs no network and holds everything it shows. A cohort's page has a row for each night, those
-    farthest from expert scoring first, and a list of failures.
-
     Examples
     --------
     stageguard report night.csv --profile human-psg-5 --expert expert.txt --output night.html
-    stageguard report decoded --by groups.tsv --expert experts --output cohort.html
     """
     table = cohort_at(night)
     is_decoded = is_output(night)

@@ -14,11 +14,9 @@ from click import UsageError
 
 from stageguard.arrays import NAN
 from stageguard.cli import options as opt
-from stageguard.cli.command import command, option
+from stageguard.cli.command import command, more, option
 from stageguard.cli.intervals import (
-    Wanted,
     end_intervals,
-    interval_options,
     interval_table,
     measure_intervals,
     withhold_by_stager,
@@ -95,52 +93,26 @@ PARTLY_WORDS = (
 @command
 @opt.scored_files
 @opt.sample_list
-@option(
-    "--output",
-    "-o",
-    metavar="COHORT.tsv",
-    type=opt.PATH,
-    help="Write one row per night, and a codebook beside it.",
-)
-@option(
-    "--table",
-    "paper",
-    metavar="FILE.md|.tex|.tsv",
-    type=opt.PATH,
-    help="Write mean ± SD, and with experts bias and limits of agreement, as Markdown, LaTeX or TSV.",
-)
+@option("--output", "-o", metavar="COHORT.tsv", type=opt.PATH, help="A row per night, with a codebook.")
+@option("--table", "paper", metavar="FILE.md|.tex|.tsv", type=opt.PATH, help="Write the table of a paper.")
 @option("--profile", "-p", metavar="NAME", help="Decode probabilities with it; count its transitions.")
-@option(
-    "--convention",
-    type=click.Choice(get_args(Convention)),
-    default="aasm",
-    help="Whose definitions, where they differ.",
-)
 @opt.lights
-@opt.lights_on_phase
 @option("--intervals", is_flag=True, help="How far the statistics of decoded nights may be off.")
 @option("--sleeps", is_flag=True, help="One row per sleep of recordings that are longer than a night.")
-@option(
-    "--min-first-rem-seconds",
-    metavar="SECONDS",
+@option("--by", metavar="GROUPS.tsv", type=opt.PATH, help="Compare groups, by columns id and group.")
+@option("--expert", metavar="FOLDER", type=opt.PATH, help="Experts' scorings, named like the nights.")
+@opt.grade_card
+@opt.lights_on_phase
+@more(
+    *("--convention", "aasm|yasa|luna", "Whose definitions, where they differ."),
+    type=click.Choice(get_args(Convention)),
+    default="aasm",
+)
+@more(
+    *("--min-first-rem-seconds", "SECONDS", "First REM bout that lasts. Default: 120."),
     type=opt.Number(min=0),
-    help="First REM bout that lasts. Default: 120, of --intervals the profile's.",
 )
 @opt.start
-@option(
-    "--by",
-    metavar="GROUPS.tsv",
-    type=opt.PATH,
-    help="Compare groups: columns id, group (optional: subject, expert).",
-)
-@option(
-    "--expert",
-    metavar="FOLDER",
-    type=opt.PATH,
-    help="Expert hypnograms, named like the nights, or a table; or a file for one night.",
-)
-@opt.grade_card
-@interval_options
 @scored_reading_options
 @opt.overwrite
 @opt.as_json
@@ -160,21 +132,16 @@ def stats(
     by: Path | None,
     expert: Path | None,
     grade: Path | None,
-    wanted: Wanted,
     reading: ReadOptions,
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    """Compute sleep statistics of one night or many, before and after decoding.
+    """Compute sleep statistics of one night or many: before and after decoding, against experts' range.
 
-    Outputs of decode have a before and an after; so do probabilities with --profile. A hypnogram from
-    elsewhere counts as after. With a profile, each night is compared with the range of expert scoring. With
-    --expert, the mean absolute errors of both are shown, too. With --sleeps, recordings of days have a row
-    for each sleep: its start, its end and its statistics.
+    Outputs of decode, and probabilities with --profile, have a before and an after.
 
     Examples
     --------
-    stageguard stats decoded
     stageguard stats decoded --by groups.tsv --expert experts --output cohort.tsv
     """
     if output is not None and output.suffix.lower() != ".tsv":
@@ -197,13 +164,13 @@ def stats(
     if intervals:
         if output is not None:
             check_places([output, output.with_suffix(".json")], overwrite=overwrite)
-        work = partial(measure_intervals, wanted, options, measuring, min_first_rem_seconds)
+        work = partial(measure_intervals, options, measuring, min_first_rem_seconds)
         drawn = withhold_by_stager(run_shown(work, inputs.nights, "Drawing", quiet=as_json))
         written = []
         if output is not None and (done := succeeded(drawn)):
-            table, spare = interval_table(done, wanted), inputs.files(samples)
+            table, spare = interval_table(done), inputs.files(samples)
             written = write_tables(output, {"": table}, overwrite=overwrite, spare=spare)
-        end_intervals(drawn, wanted, written, inputs.notes, as_json=as_json)
+        end_intervals(drawn, written, inputs.notes, as_json=as_json)
         return
     reader = CohortReader.of(options, measuring, by, expert, grade)
     if len(inputs.nights) > 1:
