@@ -56,14 +56,11 @@ def run_yasa(recording: Recording) -> Hypnodensity:
             logging.disable(disabled)
     rows = np.asarray(staged.proba[list(YASA_COLUMNS)], dtype=np.float64)
     if not np.isfinite(rows).all():
-        raise InputError(
-            f"NaN returned for recording {recording.id!r}: a channel is flat or lost. Look at the "
-            "signals, and choose others with --channel."
-        )
+        problem = f"NaN returned for recording {recording.id!r}: a channel is flat or lost"
+        raise InputError(f"{problem}. Choose others with --channel.")
     rows /= rows.sum(axis=1, keepdims=True)
-    return Hypnodensity(
-        rows, AASM5, EPOCH_SECONDS, recording.start, f"{recording.id} by YASA {yasa.__version__}"
-    )
+    source = f"{recording.id} by YASA {yasa.__version__}"
+    return Hypnodensity(rows, AASM5, EPOCH_SECONDS, recording.start, source)
 
 
 def _metadata(recording: Recording) -> dict[str, float | bool] | None:
@@ -115,10 +112,9 @@ def run_sleepecg(recording: Recording) -> Hypnodensity:
     beats = beat_times(recording, sleepecg)
     per_minute = 60 * len(beats) / recording.seconds
     if per_minute < LEAST_PER_MINUTE:
-        raise InputError(
-            f"recording {recording.id!r} has {per_minute:.3g} heartbeats a minute, expected at least "
-            f"{LEAST_PER_MINUTE:g}. Is the ECG flat? Choose another channel with --channel ecg=NAME."
-        )
+        slow = f"recording {recording.id!r} has {per_minute:.3g} heartbeats a minute"
+        advice = "Choose another channel with --channel ecg=NAME."
+        raise InputError(f"{slow}, expected at least {LEAST_PER_MINUTE:g}. {advice}")
     sex = recording.covariates["sex"]
     if sex not in ("F", "M"):
         raise InputError(f'sex of recording {recording.id!r} is {sex!r}, expected "F" or "M".')
@@ -133,10 +129,7 @@ def run_sleepecg(recording: Recording) -> Hypnodensity:
     )
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):  # keras prints its progress
         warnings.simplefilter("ignore")
-        rows = np.asarray(
-            sleepecg.stage(_classifier(), record, return_mode="prob"),
-            dtype=np.float64,
-        )
+        rows = np.asarray(sleepecg.stage(_classifier(), record, return_mode="prob"), dtype=np.float64)
     n_epochs = int(recording.seconds / EPOCH_SECONDS + 1e-6)
     found = rows[:n_epochs, SLEEPECG_COLUMNS]
     probabilities = np.full((n_epochs, len(SLEEPECG_COLUMNS)), np.nan)
@@ -190,10 +183,7 @@ def luna_pops(folder: str) -> Stager:
     path = Path(folder)
     models = sorted(path.glob("*.mod"))
     if len(models) != 1 or not (path / SCRIPT).is_file():
-        raise InputError(
-            f"{folder} is no folder of POPS models: expected {SCRIPT} and one file NAME.mod, found "
-            f"{len(models)} of the latter. Get the models that Luna's site describes."
-        )
+        raise InputError(f"{folder} holds {len(models)} files NAME.mod, expected one, and {SCRIPT}.")
     return Stager(
         KNOWN_STAGERS["luna-pops"],
         partial(run_luna, path, models[0].stem),
@@ -211,10 +201,8 @@ def run_luna(folder: Path, name: str, recording: Recording) -> Hypnodensity:
     lunapi = library("lunapi", "staging by POPS", "luna")
     eeg = steady_signal(recording, "eeg")
     if eeg.rate_hz % 1:
-        raise InputError(
-            f"channel 'eeg' ({eeg.name}) of recording {recording.id!r} has {eeg.rate_hz:g} Hz, expected a "
-            "whole number for luna-pops."
-        )
+        where = f"channel 'eeg' ({eeg.name}) of recording {recording.id!r}"
+        raise InputError(f"{where} has {eeg.rate_hz:g} Hz, expected a whole number for luna-pops.")
     project = lunapi.proj(verbose=False)
     project.silence(True)
     rate_hz, seconds = int(eeg.rate_hz), int(recording.seconds)

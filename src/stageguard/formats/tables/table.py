@@ -156,6 +156,8 @@ class Table:
 
     def times(self, column: int) -> Cells:
         """Return a column that times rows: texts, with points for decimal commas, or numbers."""
+        if isinstance(self.columns, EvenCells):
+            return self.columns.numbers[:, column]
         cells = self.columns[column]
         if isinstance(cells, np.ndarray):
             return time_cells(self.path, cells)

@@ -215,11 +215,14 @@ def _parse_column(
     where: Where, name: str, cells: Cells, meaning: Meaning, lines: Sequence[int] | None
 ) -> Parsed | None:
     """Return the times of a column, None if it is empty; refuse cells that are not of one kind."""
-    texts = [str(cell).strip() for cell in cells]
+    is_numeric = isinstance(cells, np.ndarray) and cells.dtype.kind in "fiu" and np.isfinite(cells).all()
+    texts = [] if is_numeric else [str(cell).strip() for cell in cells]
     is_missing = np.array([text.casefold() in MISSING_WORDS for text in texts])
-    if is_missing.all():
+    if texts and is_missing.all():
         return None
-    if meaning.role == "duration":  # events may lack a duration
+    if is_numeric:
+        parsed: Parsed | None = Parsed("numbers", np.asarray(cells, dtype=np.float64))
+    elif meaning.role == "duration":  # events may lack a duration
         known = _numbers([text for text, missing in zip(texts, is_missing, strict=True) if not missing])
         values = np.full(len(texts), np.nan)
         if known is not None:
@@ -238,7 +241,7 @@ def _parse_column(
     if parsed.kind != "numbers":
         return parsed
     parsed = parsed._replace(values=parsed.values * meaning.factor)
-    if meaning.is_plain or meaning.role != "onset" or len(texts) < 2:
+    if meaning.is_plain or meaning.role != "onset" or len(cells) < 2:
         return parsed
     if 0 < (step := float(np.median(np.diff(parsed.values)))) < SHORTEST_DOUBTLESS:
         raise file_error(
