@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dataset_files import accusleep_session, write_mat7
 from messages import naming
 from stageguard.datasets import entries, recordings
-from stageguard.errors import FileFormatError, InputError
-from stageguard.night.hypnogram import reepoch_labels
+from stageguard.errors import FileFormatError
 
 pytest.importorskip("scipy")
 pytest.importorskip("h5py")
@@ -144,34 +141,3 @@ def test_damaged_files_are_named(tmp_path, kind, message):
     (entry,) = entries("accusleep", tmp_path, **RATE)
     with pytest.raises((FileFormatError, OSError), match=naming(*message)):
         entry.read().channel("eeg").read()
-
-
-def by_hand(labels, old, new):
-    """The same rule, half a second by half a second."""
-    old_ticks, new_ticks = int(old * 2), int(new * 2)
-    ticks = [label for label in labels for _ in range(old_ticks)]
-    result: list[int] = []
-    for first in range(0, len(ticks) - new_ticks + 1, new_ticks):
-        epoch = ticks[first : first + new_ticks]
-        counts = {stage: epoch.count(stage) for stage in dict.fromkeys(epoch) if stage != -1}
-        if sum(counts.values()) * 2 < new_ticks or not counts:
-            result.append(-1)
-            continue
-        best = [stage for stage, count in counts.items() if count == max(counts.values())]
-        result.append(result[-1] if result and result[-1] in best else best[0])
-    return result
-
-
-@given(
-    labels=st.lists(st.integers(-1, 2), min_size=2, max_size=24),
-    lengths=st.sampled_from(
-        [(2.5, 4.0), (4.0, 2.5), (2.5, 5.0), (30.0, 30.0), (2.0, 3.0), (5.0, 4.0), (1.0, 10.0)]
-    ),
-)
-def test_new_epochs_get_the_stage_that_holds_longest(labels, lengths):
-    expected = by_hand(labels, *lengths)
-    if not expected:
-        with pytest.raises(InputError, match="expected one epoch"):
-            reepoch_labels(labels, *lengths)
-    else:
-        assert reepoch_labels(labels, *lengths).tolist() == expected
