@@ -12,8 +12,8 @@ from nights import decode
 from scored_nights import cohort
 from stageguard.fitting.candidates import ARGMAX, DEFAULT, Candidate, FitBase, candidates_for, learn
 from stageguard.fitting.fit import decode_by, split
-from stageguard.fitting.nights import fragmentation, read_nights
-from stageguard.guard.night import log_probabilities
+from stageguard.fitting.nights import read_nights
+from stageguard.guard.night import fragmentation_index, log_probabilities
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import WNR3, StageScheme
 
@@ -72,9 +72,9 @@ def test_transitions_are_smoothed_towards_the_base_and_forbid_nothing():
 
 def test_a_gap_breaks_pairs_and_a_period_bounds_them():
     labels = np.array([0, 0, 1, -1, 2, 2, 0], np.int8)
-    assert fragmentation(labels, (0, 7)) == 2 / 4
-    assert fragmentation(labels, (1, 6)) == 1 / 2
-    assert np.isnan(fragmentation(labels, (3, 4)))
+    assert fragmentation_index(labels, [(0, 7)]) == 2 / 4
+    assert fragmentation_index(labels, [(1, 6)]) == 1 / 2
+    assert np.isnan(fragmentation_index(labels, [(3, 4)]))
 
 
 def test_the_nights_decide_what_is_compared():

@@ -107,7 +107,7 @@ def test_what_is_no_plain_number_is_left_to_python(cell):
 
 
 def test_a_usual_column_is_read_by_the_compiled_core():
-    if kernels.is_reference():
+    if kernels.active.__name__ == kernels.REFERENCE:
         pytest.skip("the compiled core is missing")
     assert kernels.active.read_numbers(("0.25", "1e-3")).tolist() == [0.25, 0.001]
     assert kernels.active.read_numbers(("0.25", "nan")) is None

@@ -10,11 +10,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from stageguard.arrays import Floats
+from stageguard.arrays import Floats, Labels
 from stageguard.fitting.calibration import ScoredEpochs, fit_calibration, totals_biases
-from stageguard.fitting.nights import Nights, fragmentation
+from stageguard.fitting.nights import Nights
 from stageguard.fitting.tune import can_be_tuned, fragmentation_aim, tune_rules
 from stageguard.guard.automaton import rescale_transitions
+from stageguard.guard.night import fragmentation_index
 from stageguard.measures.bouts import pair_counts
 from stageguard.night.stages import StageScheme
 from stageguard.profile.parts import Calibration
@@ -189,15 +190,17 @@ def learn(base: FitBase, nights: Nights, like: Lesson | None = None) -> Lesson:
     """
     profile, n_stages = base.profile, nights.scheme.n_stages
     pairs, n_epochs, indices, of_stager = np.zeros((n_stages, n_stages)), np.zeros(n_stages), [], []
+
+    def fragmentation(labels: Labels) -> float:
+        return fragmentation_index(labels, (profile.period_in(labels, nights.epoch_seconds),))
+
     for night in nights:
         scorings = [scoring.labels for scoring in night.experts]
         pairs += np.mean([pair_counts(labels, n_stages) for labels in scorings], axis=0)
         n_epochs += np.mean([np.bincount(own[own >= 0], minlength=n_stages) for own in scorings], axis=0)
-        periods = [profile.period_in(labels, nights.epoch_seconds) for labels in scorings]
-        indices.append(_mean(map(fragmentation, scorings, periods)))
+        indices.append(_mean(map(fragmentation, scorings)))
         if night.density is not None:
-            argmax = night.density.argmax
-            of_stager.append(fragmentation(argmax, profile.period_in(argmax, nights.epoch_seconds)))
+            of_stager.append(fragmentation(night.density.argmax))
     temperature = biased = Calibration()
     totals, impossible, default = (0.0,) * n_stages, 0.0, base.untuned
     if nights.nights[0].density is not None:

@@ -34,16 +34,10 @@ def counted_document(lesson: Lesson, nights: Nights, names: Names) -> dict[str, 
     weight = base.transition_weight
     profile = replace(lesson.profile(ARGMAX), strength=strength, transition_weight=weight)
     provenance = _provenance(lesson, nights, "stageguard.fit on expert hypnograms alone")
-    document = (
-        profile.to_dict()
-        | _described(lesson, nights, names)
-        | {
-            "summary": f"Counted on {_amount(nights)} without probabilities: transitions and bands. Its "
-            "strength is the base profile's.",
-            "provenance": provenance | {"notes": list(nights.assumed)},
-            **_inherited(lesson, names["cohort"]),
-        }
-    )
+    document = profile.to_dict() | _described(lesson, nights, names) | _inherited(lesson, names["cohort"])
+    counted = f"Counted on {_amount(nights)} without probabilities: transitions and bands."
+    document["summary"] = f"{counted} Its strength is the base profile's."
+    document["provenance"] = provenance | {"notes": list(nights.assumed)}
     return {key: value for key, value in document.items() if value is not None}
 
 
@@ -155,22 +149,19 @@ def held_out_errors(nights: Nights, decoded: Sequence[Decoding]) -> dict[str, An
 def _provenance(lesson: Lesson, nights: Nights, source: str) -> dict[str, Any]:
     base = lesson.base.profile
     pairs = zip(base.scheme.names, lesson.pairs.sum(axis=1).tolist(), strict=True)
-    counted: dict[str, Any] = _plain(
-        {
-            "source": source,
-            "base": {"name": base.name, "sha256": base.sha256},
-            "stageguard": __version__,
-            "n_nights": len(nights),
-            "n_subjects": len(nights.subjects),
-            "n_scorings": sum(len(night.experts) for night in nights),
-            "n_scored_epochs": sum(int(np.count_nonzero(night.truth >= 0)) for night in nights),
-            "nights_sha256": nights.sha256(),
-            "mean_fragmentation_index": lesson.fi,
-            "pairs_counted_from": {name: round(n) for name, n in pairs},
-            "smoothing": SMOOTHING,
-        }
-    )
-    return counted
+    return {
+        "source": source,
+        "base": {"name": base.name, "sha256": base.sha256},
+        "stageguard": __version__,
+        "n_nights": len(nights),
+        "n_subjects": len(nights.subjects),
+        "n_scorings": sum(len(night.experts) for night in nights),
+        "n_scored_epochs": sum(int(np.count_nonzero(night.truth >= 0)) for night in nights),
+        "nights_sha256": nights.sha256(),
+        "mean_fragmentation_index": _plain(lesson.fi),
+        "pairs_counted_from": {name: round(n) for name, n in pairs},
+        "smoothing": SMOOTHING,
+    }
 
 
 def _plain(value: Any) -> Any:

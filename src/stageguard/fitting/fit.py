@@ -124,11 +124,9 @@ class FitReport(ComparedByValue, ShownInNotebooks):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
+        keys = ("mean", "standard_error")
         gains = {
-            over: {
-                name: {"mean": mean, "standard_error": error}
-                for name, (mean, error) in self.gains(over).items()
-            }
+            over: {name: dict(zip(keys, gain, strict=True)) for name, gain in self.gains(over).items()}
             for over in OUTPUTS[:2]
         }
         return {
@@ -151,11 +149,9 @@ class FitReport(ComparedByValue, ShownInNotebooks):
     def __repr__(self) -> str:
         """Return the nights, the chosen candidate and its gains."""
         chosen = "nothing to choose from" if self.chosen is None else f"chosen: {self.chosen.name}"
-        gains = [
-            f"; {name} {mean:+.3f} ± {error:.3f} held out" for name, (mean, error) in self.gains().items()
-        ]
+        held_out = [f"; {name} {m:+.3f} ± {error:.3f} held out" for name, (m, error) in self.gains().items()]
         nights = f"{self.n_nights} nights of {self.n_subjects} subjects, base {self.base}"
-        return f"<FitReport {self.profile.name!r}: {nights}, {chosen}{''.join(gains)}>"
+        return f"<FitReport {self.profile.name!r}: {nights}, {chosen}{''.join(held_out)}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,17 +216,13 @@ def fit_report(
     nights = read_nights(experts, densities, profile, options=options, subjects=subjects, kind=statistics)
     fit_base = FitBase(profile, nights.epoch_seconds, cohort, stager)
     names = {"name": name or f"{profile.name}-fitted", "cohort": cohort, "stager": stager}
-    counts: dict[str, Any] = {
-        "base": profile.name,
-        "n_nights": len(nights),
-        "n_subjects": len(nights.subjects),
-        "n_scored_epochs": sum(int(np.count_nonzero(night.truth >= 0)) for night in nights),
-    }
+    n_subjects = len(nights.subjects)
+    n_epochs = sum(int(np.count_nonzero(night.truth >= 0)) for night in nights)
+    counts = (profile.name, len(nights), n_subjects, n_epochs)
     lesson = learn(fit_base, nights)
     if densities is None:  # nothing can be decoded, so that there is nothing to choose among
         counted = Profile.from_dict(counted_document(lesson, nights, names))
-        return FitReport(counted, **counts, reason=counted.summary, notes=nights.assumed)
-    n_subjects = len(nights.subjects)
+        return FitReport(counted, *counts, reason=counted.summary, notes=nights.assumed)
     _check_enough(n_subjects)
     candidates = candidates_for(len(nights), n_subjects, nights.scheme)
     choosing = Choosing(fit_base, candidates, criterion, trained, n_folds, seed)
@@ -261,8 +253,7 @@ def fit_report(
     fitted = Profile.from_dict(document)
     if chosen == DEFAULT:
         warn(f"profile {fitted.name!r} does what {profile.name} does without scored nights. {reason}")
-    return FitReport(fitted, **counts, criterion=criterion, rows=rows, chosen=chosen, reason=reason,
-                     nested=nested, notes=notes)  # fmt: skip
+    return FitReport(fitted, *counts, criterion, rows, chosen, reason, nested, notes)
 
 
 def _takes_the_arguments_of(
@@ -451,10 +442,9 @@ def _notes(nights: Nights, choosing: Choosing, rows: Sequence[JudgedCandidate], 
     """Return notes on what was left out and what looks wrong; warn of what most likely is wrong."""
     notes = []
     if not any(one.rule == "match" for one in choosing.candidates):
-        notes.append(
-            f"match was not compared: {len(nights)} scored nights of {len(nights.subjects)} subjects, it "
-            f"takes {MANY_NIGHTS} of {FEWEST_MATCHED_SUBJECTS}"
-        )
+        found = f"{len(nights)} scored nights of {len(nights.subjects)} subjects"
+        needed = f"it takes {MANY_NIGHTS} of {FEWEST_MATCHED_SUBJECTS}"
+        notes.append(f"match was not compared: {found}, {needed}")
     if nights.kind == "day":
         notes.append("minutes and bouts of every stage are weighed, as of recordings around the clock")
     temperature = lesson.temperature.temperature

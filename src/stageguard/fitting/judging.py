@@ -10,7 +10,8 @@ import numpy as np
 
 from stageguard.arrays import Floats
 from stageguard.fitting.candidates import Candidate
-from stageguard.fitting.nights import FitNight, Kind, fragmentation, scored_pairs
+from stageguard.fitting.nights import FitNight, Kind
+from stageguard.guard.night import fragmentation_index
 from stageguard.measures.agreement import agreement
 from stageguard.measures.samples import t_quantile
 from stageguard.measures.statistics import sleep_statistics
@@ -55,8 +56,10 @@ def score(night: FitNight, output: Hypnogram, kind: Kind) -> list[float]:
     both = (night.truth >= 0) & (output.labels >= 0)
     agreed = agreement(night.expert, output)
     labels = np.where(both, output.labels, np.int8(UNSCORED))
-    fi, pairs = fragmentation(labels, night.period), scored_pairs(labels)
-    of_experts = [fragmentation(scoring.labels, night.period, pairs) for scoring in night.experts]
+    fi, *of_experts = (
+        fragmentation_index(np.where(both, each, np.int8(UNSCORED)), (night.period,))
+        for each in (output.labels, *(scoring.labels for scoring in night.experts))
+    )
     about = (output.scheme, output.epoch_seconds)
     truth = Hypnogram(np.where(both, night.truth, np.int8(UNSCORED)), *about)
     errors = _errors(truth, Hypnogram(labels, *about), kind)
@@ -166,19 +169,16 @@ def judge(
     statuses: list[Status] = []
     for i in range(len(candidates)):
         gain, spread = paired_error(values[i], values[standard], subjects)
-        if np.isnan(kappa[i]):
-            statuses.append("no kappa to judge by")
-        elif kappa[i] < LEAST_KAPPA:
-            statuses.append("agrees by chance")
-        elif kappa[i] < kappa[standard]:
-            statuses.append("kappa below the default")
-        elif criterion.keep_accuracy and not accuracy[i] >= accuracy[standard]:
-            statuses.append("accuracy below the default")
-        elif criterion.statistics_weight and error[i] > error[standard]:
-            statuses.append("errors above the default")
-        else:
-            sure = gain > t_quantile(SURE_LEVEL, max(1, len(set(subjects)) - 1)) * spread
-            statuses.append("kept" if sure else "gain not sure")
+        sure_gain = t_quantile(SURE_LEVEL, max(1, len(set(subjects)) - 1)) * spread
+        reasons: dict[Status, Any] = {
+            "no kappa to judge by": np.isnan(kappa[i]),
+            "agrees by chance": kappa[i] < LEAST_KAPPA,
+            "kappa below the default": kappa[i] < kappa[standard],
+            "accuracy below the default": criterion.keep_accuracy and not accuracy[i] >= accuracy[standard],
+            "errors above the default": criterion.statistics_weight and error[i] > error[standard],
+            "gain not sure": not gain > sure_gain,
+        }
+        statuses.append(next((status for status, holds in reasons.items() if holds), "kept"))
     kept = [i for i, status in enumerate(statuses) if status == "kept"]
     statuses[standard] = "kept"
     statuses[max(kept, key=lambda i: rank[i], default=standard)] = "chosen"

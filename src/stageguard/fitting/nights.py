@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from stageguard import checks
-from stageguard.arrays import Floats, Labels, Mask
+from stageguard.arrays import Floats, Labels
 from stageguard.errors import InputError, StageGuardError, warn
 from stageguard.fitting.tune import MeasuredNight, measure
 from stageguard.guard.night import DEFAULTS, GuardOptions, per_night, read_night
@@ -295,25 +295,6 @@ def _refuse_repeats(nights: Sequence[FitNight]) -> None:
             if len(head) >= SAME_NIGHT_EPOCHS and first != night.number:
                 both = f"nights {first} and {night.number} have the same probabilities or expert stages"
                 raise InputError(f"{both}: one night given twice. Leave one out.")
-
-
-def fragmentation(labels: Labels, period: Period, among: Mask | None = None) -> float:
-    """Return stage changes per pair of adjacent scored epochs in a period; NaN without a pair.
-
-    `among` says which pairs (n_epochs - 1,) may count.
-    """
-    pairs = scored_pairs(labels)
-    first, stop = period
-    pairs[:first] = pairs[max(first, stop - 1) :] = False
-    if among is not None:
-        pairs &= among
-    n_pairs = int(np.count_nonzero(pairs))
-    return int(np.count_nonzero((labels[1:] != labels[:-1]) & pairs)) / n_pairs if n_pairs else float("nan")
-
-
-def scored_pairs(labels: Labels) -> Mask:
-    """Return which epochs are scored like the one after them, (n_epochs - 1,)."""
-    return np.asarray((labels[1:] >= 0) & (labels[:-1] >= 0))
 
 
 def confusion_shares(nights: Iterable[FitNight], n_stages: int) -> Floats:

@@ -81,9 +81,7 @@ class NightClock:
     then, since an epoch of them would itself be the onset. Before lights off all factors are 1.
     """
 
-    onsets: tuple[
-        int, ...
-    ]  # epochs from which time is counted: of sleep, and of sleep after a wake that restarts it
+    onsets: tuple[int, ...]  # epochs from which time is counted: of sleep, also after a wake that restarts it
     rules: ClockRules
     own: Labels  # the stager's own choice, calibrated if the profile says so
     start: int  # where it begins to run: lights off

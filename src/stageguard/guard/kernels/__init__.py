@@ -100,11 +100,6 @@ def for_stages(n_stages: int) -> Any:
     return active if n_stages <= active.MOST_STAGES else import_module(REFERENCE)
 
 
-def is_reference() -> bool:
-    """Whether the kernels in use are those in NumPy."""
-    return bool(active.__name__ == REFERENCE)
-
-
 def threads_for(n_items: int) -> int:
     """Return how many threads to work on: one in a worker process, else up to one per processor.
 
