@@ -109,7 +109,7 @@ def test_what_another_call_wrote_is_kept_unless_overwritten(decode, nights, tmp_
 
 @pytest.mark.parametrize("suffix", ["hypnogram.tsv", "hypnogram.json", "hypnogram.svg", "changes.tsv"])
 @pytest.mark.parametrize("how", ["gone", "empty", "cut"])
-def test_half_an_output_is_completed_unless_its_table_says_otherwise(decode, tmp_path, suffix, how):
+def test_half_an_output_is_completed_but_no_changed_file_is_replaced(decode, tmp_path, suffix, how):
     name = f"n2.{suffix}"
     options = ("--svg", "--explain")
     decode(*options)
@@ -120,7 +120,7 @@ def test_half_an_output_is_completed_unless_its_table_says_otherwise(decode, tmp
     if how == "gone":
         (out / name).unlink()
     ran = decode(*options)
-    if how == "cut" and name.endswith("gram.tsv"):
+    if how == "cut" and suffix != "hypnogram.json":  # it may be an edited one
         assert ran.code == 3 and (out / name).read_bytes() == whole[name][:-40]
         return
     assert ran.code == 0, ran.err

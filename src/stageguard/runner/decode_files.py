@@ -217,7 +217,7 @@ def _write(
     changes_table = None if changes is None else changes_text(changes)
     if not task.overwrite:
         columns = table_columns(decoding, quality)
-        table = table_text(columns, [*zip(*columns.values(), strict=True)])
+        table = table_text(columns, zip(*columns.values(), strict=True))
         for path, text in ((files.tsv, table), (files.svg, svg), (files.changes, changes_table)):
             if path is not None and text is not None and _is_full(path) and read_file(path) != text.encode():
                 raise exists_error(path)

@@ -318,7 +318,7 @@ class TableSource:
 
     def outcomes(self, jobs: int, executor: Executor | None) -> Generator[Outcome[DecodedNight], None, None]:
         """Yield the outcome of each night, in order; those of failures last if all were decoded before."""
-        task, seen = self.task, set[str]()
+        task, missing = self.task, set(self.task.only)
         if self.is_finished:
             yield from recorded_outcomes(task.beside("nights.tsv"), task.beside("failures.tsv"))
             return
@@ -335,10 +335,10 @@ class TableSource:
                     write_together({self._part(number): decoded.to_bytes()}, overwrite=True)
                 self.n_parts, self.n_kept = number + 1, self.n_kept + len(outcomes)
                 for outcome in outcomes:
-                    seen.add(outcome.id)
+                    missing.discard(outcome.id)
                     log_outcome(replace(outcome, is_in_table=True))
                     yield outcome
-        if missing := set(task.only).difference(seen):
+        if missing:
             raise file_error(
                 task.path, f"has no night {min(missing)!r}, expected the ids of its column {ID}."
             )

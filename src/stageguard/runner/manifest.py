@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_type_hints
@@ -244,12 +245,12 @@ class Manifest:
 
     def nights_text(self, earlier: Iterable[Iterable[str]] = ()) -> str:
         """Return the table of the decoded nights, below those of earlier runs; empty without any."""
-        return table_text(ManifestRow._fields, [*earlier, *(row.cells.values() for row in self.nights)])
+        return table_text(ManifestRow._fields, chain(earlier, (row.cells.values() for row in self.nights)))
 
     def failures_text(self) -> str:
         """Return the table of the failures, empty without any."""
         rows = ((each.id, each.file, str(each.error), __version__) for each in self.failures)
-        return table_text(FAILURE_COLUMNS, [map(write_cell, row) for row in rows])
+        return table_text(FAILURE_COLUMNS, (map(write_cell, row) for row in rows))
 
     def write_tables(self, folder: Path) -> None:
         """Write the table of the nights and that of the failures into a folder of nights.
@@ -280,7 +281,7 @@ class Manifest:
             return self.failures_text()
         now = {write_cell(row.id) for row in self.nights}
         return self.nights_text(
-            [*row.values()] for row in read_table(path)
+            row.values() for row in read_table(path)
             if row["id"] not in now and output_paths(path.parent / read_cell(row["id"])).sidecar.is_file()
         )  # fmt: skip
 
@@ -295,9 +296,10 @@ def recorded_outcomes(nights: Path, failures: Path) -> Iterable[Outcome[DecodedN
         yield Outcome(file, night, error=f"{error}")
 
 
-def table_text(columns: Iterable[str], rows: Sequence[Iterable[str]]) -> str:
+def table_text(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """Return rows of cells as a TSV; an empty text without any."""
-    return "".join("\t".join(cells) + "\n" for cells in (columns, *rows)) if rows else ""
+    lines = ["\t".join(cells) for cells in rows]  # one by one: cells take ten times the memory of their line
+    return "\n".join(["\t".join(columns), *lines, ""]) if lines else ""
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
