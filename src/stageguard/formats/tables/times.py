@@ -129,7 +129,7 @@ def row_times(
     says which epochs the rows are. Errors name rows by their `lines`, or count them from 0.
     """
     by_role: dict[Role, list[Parsed]] = {}
-    used, notes, problem = list[str](), list[str](), None
+    used, notes, empty, problem = list[str](), list[str](), list[str](), None
     for name, cells in columns:
         meaning = (meanings or {}).get(name) or meaning_of(name)
         if meaning is None or not len(cells):
@@ -144,11 +144,13 @@ def row_times(
             notes.append(f"the {name} column holds no times: not used")
             continue
         if parsed is None:
-            notes.append(f"the {name} column is empty: not used")
+            empty.append(f"the {name} column is empty: not used")
         else:
             by_role.setdefault(meaning.role, []).append(parsed._replace(name=name, is_plain=meaning.is_plain))
-    if problem is not None and not {"onset", "epoch"} & {*by_role}:
-        raise problem
+    if not {"onset", "epoch"} & {*by_role}:  # else nobody misses what is empty
+        if problem is not None:
+            raise problem
+        notes += empty
     return _joined(where, by_role, tuple(used), tuple(notes))
 
 
