@@ -357,7 +357,7 @@ def test_decode_of_several_files_writes_the_paragraph(tmp_path, capsys):
     assert "3 nights were decoded." in page.read_text()
 
 
-def test_a_cohort_of_labels_is_said_to_be_one(capsys, tmp_path):
+def test_a_cohort_of_labels_is_said_to_be_one():
     made = [sg.simulate_night("human-psg-5", hours=2, seed=seed).density for seed in range(3)]
     labels = [sg.Hypnogram(each.argmax, "aasm5", 30.0) for each in made]
     text = sg.methods_text([decode(each, "human-psg-5") for each in labels])
@@ -367,11 +367,3 @@ def test_a_cohort_of_labels_is_said_to_be_one(capsys, tmp_path):
     mixed = sg.methods_text([decode(each, "human-psg-5") for each in (made[0], *labels)])
     assert "from the stage probabilities and labels, softened" in mixed
     assert "were smoothed to that mean" in mixed and "Nights of labels alone" in mixed
-    for number, each in enumerate(labels):
-        each.save(tmp_path / f"n{number}.txt")
-    call = ("decode", *sorted(tmp_path.glob("*.txt")), "-p", "human-psg-5", "-o", tmp_path / "out")
-    assert Runner(capsys)(*call).code == 0
-    for _ in ("decoded now", "read from sidecars"):
-        assert "from the labels, softened" in (tmp_path / "out" / "methods.md").read_text()
-        (tmp_path / "out" / "methods.md").unlink()
-        Runner(capsys)(*call)

@@ -307,6 +307,8 @@ def test_no_rem_is_a_dash_with_its_reason():
     assert "Filled: 4 epochs without evidence (2 min), from the epochs around." in page.text
     assert "Unscored: 120 epochs (1 h 0 min) without evidence for more than five minutes" in page.text
     assert "12 % of the recording is unscored" in page.text
+    tiles = [tile.text for tile in page.all("div") if tile.attributes.get("class") == "tile"]
+    assert "there is no REM" in tiles[page_of_night.TILES.index("rem_latency_minutes")]
 
 
 def test_lights_cut_time_in_bed_and_are_drawn(night, decoding):
@@ -331,6 +333,11 @@ def test_long_recordings_are_drawn_in_bins_with_their_light_cycle():
     dark = [number(row[4]) for row in rows if row[0] == "dark"]
     assert sum(dark) == pytest.approx(8 * 60 + 13, abs=0.2)  # 22:47 to 07:00
     assert "light / dark" in page.text
+    day = night_report(decode(simulate_night("mouse-eeg-emg-3", hours=24).density, "mouse-eeg-emg-3"))
+    assert [name for name, _ in rows_of(day, "What to report")] == [
+        "Total sleep time (TST)",
+        "Wake after sleep onset (WASO)",
+    ]  # without time in bed, there are no latencies
 
 
 def test_an_expert_of_a_part_of_the_night_is_remarked_on_and_one_of_other_length_refused(night):

@@ -220,6 +220,8 @@ def tiles(
         unit = "" if isnan(now) else f" {quantity.short_unit}"
         detail = "as the stager" if was == now else f"stager: {number_text(was, quantity.decimals)}"
         ends = tables.interval_of(intervals, key, quantity.decimals)
+        if isnan(was) and isnan(now):
+            detail = after.reasons.get(key, detail)
         detail += f" · {interval_title(intervals)} {ends}" if intervals and ends else ""
         yield quantity.title, f"{number_text(now, quantity.decimals)}{unit}", detail
 

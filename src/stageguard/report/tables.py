@@ -120,6 +120,8 @@ def statistic_groups(
 
     def row(quantity: Quantity, name: str, values: Sequence[float], key: str, reported: str) -> MeasureRow:
         is_steered = quantity.follows in decoding.steered
+        # a day of an animal has no time in bed, from which most headlines count
+        exists = decoding.profile.species == "human" or not all(map(isnan, values))
         return MeasureRow(
             name=name,
             decimals=quantity.decimals,
@@ -131,7 +133,7 @@ def statistic_groups(
             flag=STEERED_MARK if is_steered else "early" * any(map(quantity.is_early, values)),
             hinge=hinge_words(measured.hinges.get(key)),
             grade=accuracy_words(card, key),
-            is_headline=key in HEADLINES,
+            is_headline=key in HEADLINES and exists,
         )
 
     groups = {
