@@ -39,12 +39,11 @@ from stageguard.formats.tables.probabilities import Layout, choose_columns, dens
 from stageguard.formats.tables.table import Cells, Table, cell_text, is_night_column
 from stageguard.formats.tables.times import meaning_of
 from stageguard.formats.tools.parquet import (
+    decoded,
     faults_of_arrow,
-    open_parquet,
     pyarrow_modules,
     refuse_contradiction,
     refuse_large_groups,
-    unpacked_texts,
 )
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.storage import files_below, is_folder, is_remote, place_in
@@ -287,10 +286,13 @@ class ParquetTable(CohortTable):
         for path in self.files:
             place = path.name if path == self.root else place_in(path, self.root)
             row, (_, parquet) = 0, pyarrow_modules(path, "reading")
-            with faults_of_arrow(path, place), open_parquet(parquet, path, memory_map=True) as file:
+            with (
+                faults_of_arrow(path, place),
+                parquet.ParquetFile(seekable_file(path), memory_map=True) as file,
+            ):
                 columns = [self.id_name, *self.wanted]
                 for batch in file.iter_batches(BLOCK_ROWS, columns=columns, use_threads=False):
-                    texts = unpacked_texts(path, batch.select(list(self.wanted)))
+                    texts = decoded(batch.select(list(self.wanted)))
                     cells = [column.to_numpy(zero_copy_only=False) for column in texts.columns]
                     begins = _id_runs(batch.column(self.id_name))
                     yield Block(place, place.rpartition("/")[0], row, begins, cells)
@@ -606,10 +608,10 @@ def _text_rows(path: Path) -> Iterator[CellRow]:
 
 def _parquet_rows(path: Path) -> Iterator[CellRow]:
     _, parquet = pyarrow_modules(path, "reading")
-    with open_parquet(parquet, path, memory_map=True) as file:
+    with parquet.ParquetFile(seekable_file(path), memory_map=True) as file:
         yield list(file.schema_arrow.names)
         for batch in file.iter_batches(use_threads=False):
-            columns = unpacked_texts(path, batch).columns
+            columns = decoded(batch).columns
             yield from map(list, zip(*(map(_cell, column.to_pylist()) for column in columns), strict=True))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from stageguard import checks
 from stageguard.errors import InputError
@@ -76,10 +76,6 @@ class FileFormat:
         suffixes: object = self.suffixes
         if not isinstance(suffixes, tuple) or any(suffix != str(suffix).lower() for suffix in self.suffixes):
             raise InputError(f"suffixes is {checks.shown(suffixes)}, expected a tuple in lower case.")
-        for what in ("sniff", "stages", "probabilities", "events", "write"):
-            function: Any = getattr(self, what)
-            if not callable(function) and (function is not None or what == "sniff"):
-                raise InputError(f"{what} is {checks.shown(function)}, expected a function.")
 
     @property
     def written_suffix(self) -> str:

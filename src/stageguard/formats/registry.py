@@ -6,7 +6,6 @@ A new format is one module there, and one test; or an entry point of another pac
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -25,7 +24,6 @@ from stageguard.formats import sniffing
 from stageguard.formats.file_format import FileFormat, Kind
 from stageguard.formats.outputs import OWN_FORMAT, OWN_HEAD
 from stageguard.formats.outputs import is_own_table as has_own_columns
-from stageguard.formats.sniffing import Sniff
 from stageguard.formats.tables.probabilities import FORMATS as TABLES
 from stageguard.formats.tables.probabilities import stage_of
 from stageguard.formats.tables.times import TIMING_COLUMNS
@@ -51,35 +49,19 @@ def _added(taken: set[str]) -> list[FileFormat]:
 
     added: list[FileFormat] = []
     for entry in entry_points(group=GROUP):
-        of_another = f"format {entry.name!r} of another package"
         try:
             form = entry.load()
+            if not isinstance(form, FileFormat):
+                raise TypeError(f"a {type(form).__name__}, expected a FileFormat")
+            if form.name in taken:
+                raise ValueError(f"there is a format {form.name!r} already")
         except Exception as error:  # whatever importing another package raises
-            warn(f"{of_another} cannot be loaded ({fault_text(error)}).", InstallationWarning)
+            told = f"format {entry.name!r} of another package is left out ({fault_text(error)})."
+            warn(told, InstallationWarning)
             continue
-        if not isinstance(form, FileFormat):
-            expected = "expected a FileFormat of stageguard.formats.file_format"
-            warn(f"{of_another} is a {type(form).__name__}, {expected}.", InstallationWarning)
-        elif form.name in taken:
-            warn(f"{of_another} is left out: there is one of the name {form.name!r}.", InstallationWarning)
-        else:
-            taken.add(form.name)
-            stages = form.sniff_stages and _tolerant(form.sniff_stages, of_another)
-            added.append(replace(form, sniff=_tolerant(form.sniff, of_another), sniff_stages=stages))
+        taken.add(form.name)
+        added.append(form)
     return added
-
-
-def _tolerant(sniff: Sniff, of_another: str) -> Sniff:
-    """Return a sniff that says no where another package's fails: every format is asked about every file."""
-
-    def may_be(head: bytes, path: Path) -> bool:
-        try:
-            return bool(sniff(head, path))
-        except Exception as error:
-            warn(f"{of_another} cannot judge {path.name} ({fault_text(error)}).", InstallationWarning)
-            return False
-
-    return may_be
 
 
 def named(name: str, kind: Kind) -> FileFormat:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,7 +30,6 @@ from stageguard.lazy import library
 from stageguard.night.stages import canonical_name
 
 MOST_BYTES = 2**30  # of all columns, unpacked
-MOST_TEXT_BYTES = 2**27  # of texts in the rows that are read at once, unpacked
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # of a folder whose rows have no value
 COHORT_HEAD = ("id", *OWN_HEAD)
 
@@ -39,7 +39,10 @@ def _read(path: Path) -> Any:
     with _open(path) as file:
         _refuse_long(path, file.metadata.num_rows)
         refuse_contradiction(path, file.metadata, file.read)
-        return read_bounded(path, file)
+        # no cell of a table holds a list or bytes
+        plain = [f.name for f in file.schema_arrow if not re.search(r"list|struct|map|binary", str(f.type))]
+        table = file.read(columns=plain)
+        return decoded(table).replace_schema_metadata(table.schema.metadata)
 
 
 def read_probabilities(path: Path, options: FileOptions) -> RawDensity:
@@ -103,13 +106,22 @@ def write_cohort(nights: Sequence[Night], path: Path) -> Contents:
     return {path: stream.getvalue()}
 
 
+def decoded(table: Any) -> Any:
+    """Return a table, or a batch of one, whose texts are texts, not numbers of them."""
+    columns = [
+        column.cast(column.type.value_type) if str(column.type).startswith("dictionary") else column
+        for column in table.columns
+    ]
+    return type(table).from_arrays(columns, names=table.schema.names)
+
+
 @contextmanager
 def _open(path: Path) -> Iterator[Any]:
-    """Yield a file whose texts are not unpacked."""
+    """Yield a file that does not fill the memory."""
     _, parquet = pyarrow_modules(path, "reading")
     if b"PAR1PAR1" in read_file(path):
         raise file_error(path, "is two Parquet files, one behind the other. Are two files joined in it?")
-    with faults_of_arrow(path), open_parquet(parquet, path) as file:
+    with faults_of_arrow(path), parquet.ParquetFile(seekable_file(path)) as file:
         _refuse_large(path, file.metadata)
         yield file
 
@@ -163,63 +175,6 @@ def _is_said(said: str, *values: object) -> bool:
         if text.casefold() not in ("", said.casefold()) and not is_day and not is_number:
             return False
     return True
-
-
-def text_columns(schema: Any) -> list[str]:
-    """Return the names of the columns of text."""
-    return [field.name for field in schema if str(field.type) in ("string", "large_string")]
-
-
-def open_parquet(parquet: Any, path: Path, texts: Sequence[str] | None = None, **options: Any) -> Any:
-    """Open a file so that a text is held once, however often it is repeated: see `unpacked_texts`.
-
-    `texts` are the columns of text, if they are known.
-    """
-    if texts is None:
-        with parquet.ParquetFile(seekable_file(path)) as file:
-            texts = text_columns(file.schema_arrow)
-    return parquet.ParquetFile(seekable_file(path), read_dictionary=[*texts], **options)
-
-
-def read_bounded(path: Path, file: Any) -> Any:
-    """Return the table in a file; columns that cannot hold a cell of text or a number are empty."""
-    arrow, _ = pyarrow_modules(path, "reading")
-    schema = file.schema_arrow
-    plain = [
-        field.name for field in schema if not arrow.types.is_nested(field.type) and not _is_binary(field)
-    ]
-    table = file.read(columns=plain) if plain else arrow.table({})
-    held = iter(unpacked_texts(path, table).columns)
-    nothing = arrow.nulls(file.metadata.num_rows)
-    columns = [next(held) if field.name in plain else nothing for field in schema]
-    names = arrow.schema([arrow.field(f.name, c.type) for f, c in zip(schema, columns, strict=True)])
-    return arrow.Table.from_arrays(columns, schema=names.with_metadata(schema.metadata))
-
-
-def _is_binary(field: Any) -> bool:
-    return "binary" in str(field.type)
-
-
-def unpacked_texts(path: Path, table: Any) -> Any:
-    """Return a table, or a batch of one, with a text in each row; refuse texts that would fill the memory."""
-    arrow = library("pyarrow", f"reading {path.name}", "formats")
-    compute = library("pyarrow.compute", f"reading {path.name}", "formats")
-    columns, texts, n_bytes = [*table.columns], list[str](), 0
-    for number, (name, column) in enumerate(zip(table.schema.names, table.columns, strict=True)):
-        if not arrow.types.is_dictionary(column.type) or "string" not in str(column.type.value_type):
-            continue
-        texts.append(name)
-        for chunk in getattr(column, "chunks", [column]):
-            lengths = compute.binary_length(chunk.dictionary).take(chunk.indices)
-            n_bytes += compute.sum(lengths).as_py() or 0
-        if n_bytes > MOST_TEXT_BYTES:
-            raise file_error(
-                path,
-                f"its columns of text ({listed(texts, 3)}) would take {n_bytes / 1e6:,.0f} MB unpacked, "
-                f"expected at most {MOST_TEXT_BYTES / 1e6:,.0f} MB. Leave out those without stage or time.",
-            )
-        columns[number] = column.cast(arrow.large_string())
-    return type(table).from_arrays(columns, names=table.schema.names)
 
 
 def pyarrow_modules(path: Path, doing: str) -> tuple[Any, Any]:
