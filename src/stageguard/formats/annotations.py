@@ -37,8 +37,6 @@ USUAL_SECONDS = (30.0, 20.0)  # epochs of AASM and of Rechtschaffen and Kales; r
 LONGEST_GUESS = 60.0  # longer equal durations are joined epochs rather than epochs
 SHORTEST_GUESS = 1.0
 CHANNEL_MARK = "@@"  # before the channel that EDF+ may append to a text
-# Names of an event's details: what was said about it, by whom and when.
-DESCRIPTION, ANNOTATOR, ANNOTATED_AT = DETAIL_COLUMNS = ("description", "annotator_id", "annotated_at")
 
 Chosen = tuple[Event, str | None]  # an annotation that is a stage, and its name if known
 
@@ -85,12 +83,11 @@ def raw_of(
     start: datetime | None = None,
     scheme: StageScheme | None = None,
     notes: tuple[str, ...] = (),
-    scorer: str | None = None,
 ) -> RawHypnogram:
-    """Return staged epochs with start, scheme, notes and scorer; `start` is that of the recording."""
+    """Return staged epochs with start, scheme and notes; `start` is that of the recording."""
     if start is not None:
         start += timedelta(seconds=staged.offset_seconds)
-    return replace(staged, start=start, scheme=scheme, notes=staged.notes + notes, scorer=scorer)
+    return replace(staged, start=start, scheme=scheme, notes=staged.notes + notes)
 
 
 def stage_annotations(
@@ -221,21 +218,18 @@ def staged_rows(
     path: Path,
     rows: Iterable[tuple[int, float, float | None, str]],
     options: FileOptions,
-    *,
-    what: str = "line",
     start: datetime | None = None,
     scheme: StageScheme | None = None,
     notes: tuple[str, ...] = (),
-    scorer: str | None = None,
 ) -> RawHypnogram:
     """Return stages from rows of line, onset, duration and text; any other text is an error with its line."""
     known = options.scheme or options.default_scheme
     stages = []
     for line, onset, seconds, text in rows:
         if not is_stage(text, known):
-            raise file_error(path, f"{what} {line}: {unknown_stage(text, known or AASM5)}")
+            raise file_error(path, f"line {line}: {unknown_stage(text, known or AASM5)}")
         stages.append(Event(onset, seconds, UNSCORED_NAME if text.casefold() in UNSCORED_WORDS else text))
-    return raw_of(stage_epochs(path, stages, options.epoch_seconds), start, scheme, notes, scorer)
+    return raw_of(stage_epochs(path, stages, options.epoch_seconds), start, scheme, notes)
 
 
 def events_among(
@@ -276,21 +270,13 @@ def row_events(table: Table) -> Events:
         return Events(())
     onsets, lasting = ([as_number(cell) for cell in table.column(n)] for n in ("onset", "duration"))
     channels = table.column("channel") if "channel" in table.header else [""] * len(onsets)
-    rows = zip(onsets, lasting, table.column(column), map(_filled, channels), _details(table), strict=True)
+    rows = zip(onsets, lasting, table.column(column), map(_filled, channels), strict=True)
     # numbers are stages, which the JSON beside the table explains
     return events_among(
-        Event(onset, seconds or None, text, channel=channel, details=details)
-        for onset, seconds, text, channel, details in rows
+        Event(onset, seconds or None, text, channel=channel)
+        for onset, seconds, text, channel in rows
         if onset is not None and as_number(text) is None
     )
-
-
-def _details(table: Table) -> list[tuple[tuple[str, str], ...]]:
-    """Return what a table says about each event besides its time and text."""
-    known = [name for name in DETAIL_COLUMNS if name in table.header]
-    columns = [[(name, _filled(cell)) for cell in table.column(name)] for name in known]
-    rows = zip(*columns, strict=True) if columns else [()] * len(table.lines)
-    return [tuple(pair for pair in row if pair[1]) for row in rows]
 
 
 def _filled(cell: str) -> str:

@@ -125,7 +125,6 @@ def write_decoding(
     path: str | os.PathLike[str],
     *,
     source_path: str | os.PathLike[str] | None = None,
-    source_text: str | None = None,
     overwrite: bool = False,
     options: Mapping[str, Any] | None = None,
     quality: npt.ArrayLike | None = None,
@@ -143,9 +142,9 @@ def write_decoding(
     ----------
     decoding, path
         What to write; folder and stem of the outputs, such as `out/night`. Missing folders are made.
-    source_path, source_text : optional
+    source_path : optional
         The file of probabilities, whose name, path from the output's folder and SHA-256 go into the sidecar,
-        so that the output can be verified; its text, if this file is to be written, too.
+        so that the output can be verified.
     overwrite : bool
         Replace existing outputs; otherwise they are an OutputExistsError.
     options, quality, notes, joint_score : optional
@@ -167,15 +166,11 @@ def write_decoding(
         beside[files.svg] = svg
     if files.changes is not None and changes is not None:
         beside[files.changes] = changes
-    written: dict[Path, str | bytes] = {**beside}
     source, spare = None, list[Path]()
     if source_path is not None:
-        data = None if source_text is None else source_text.encode()
-        source = describe_file(location(source_path), data, folder=files.sidecar.parent)
-        if data is None:
-            spare.append(location(source_path))
-        else:
-            written = {location(source_path): data, **beside}
+        source = describe_file(location(source_path), folder=files.sidecar.parent)
+        spare.append(location(source_path))
+    written: dict[Path, str | bytes] = {**beside}
     written |= output_texts(
         decoding,
         files,

@@ -120,14 +120,14 @@ def read_density(
 
 
 def density_options(
-    format: str | None,
-    stages: Sequence[str] | str | None,
-    epoch_seconds: float | None,
+    format: str | None = None,
+    stages: Sequence[str] | str | None = None,
+    epoch_seconds: float | None = None,
     *,
-    logits: bool,
-    log: bool,
-    pool_to_seconds: float | None,
-    normalize: bool,
+    logits: bool = False,
+    log: bool = False,
+    pool_to_seconds: float | None = None,
+    normalize: bool = False,
 ) -> FileOptions:
     """Return the checked options of a call of `read_density` or `convert`."""
     if isinstance(stages, str):
@@ -328,15 +328,7 @@ def _holds_stages(source: Any) -> bool:
 
 def night_for(source: Any, profile: Profile, said: GuardOptions) -> Hypnodensity | Hypnogram:
     """Return the probabilities of a table or another tool's object, else its stages, to be decoded."""
-    options = density_options(
-        None,
-        said.stages,
-        said.epoch_seconds,
-        logits=said.logits,
-        log=said.log,
-        pool_to_seconds=None,
-        normalize=False,
-    )
+    options = density_options(None, said.stages, said.epoch_seconds, logits=said.logits, log=said.log)
     scheme = None if profile.scheme in SCHEMES.values() else profile.scheme
     options = replace(options, default_epoch_seconds=profile.epoch_seconds, scheme=scheme)
     if checks.names_columns(source):  # else it is a stage's name per epoch

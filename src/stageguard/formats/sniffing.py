@@ -119,12 +119,6 @@ def header_cells(head: bytes) -> frozenset[str]:
 
 
 _INTEGER = re.compile(r"[+-]?\d{1,3}(\.0*)?", re.ASCII)
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|nan|NaN|NAN", re.ASCII)
-
-
-def all_numbers(cells: tuple[str, ...] | list[str]) -> bool:
-    """Whether there are cells and each is a number."""
-    return bool(cells) and all(NUMBER.fullmatch(cell) for cell in cells)
 
 
 def never(head: bytes, path: Path) -> bool:

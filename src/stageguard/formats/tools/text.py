@@ -65,7 +65,6 @@ from stageguard.formats.tables.table import (
 )
 from stageguard.formats.tables.times import INDEX, TOLERANCE, RowTimes, nameless_index, read_timing, row_times
 from stageguard.formats.tools.arrays import load_plain
-from stageguard.guard.decoding import steered_by
 from stageguard.measures.cohort import DecodedFacts
 from stageguard.night.period import Period
 from stageguard.night.quantities import STEERED_BY
@@ -296,7 +295,7 @@ def _event_stages(path: Path, table: Table, name: str, times: RowTimes, options:
 
 
 def _period(recorded: list[int] | None, n_rows: int) -> Period | None:
-    """Return a sleep period as `decode` recorded it; older files have none."""
+    """Return a sleep period as `decode` recorded it."""
     if recorded is None:
         return None
     first, stop = recorded
@@ -316,9 +315,7 @@ def _read_record(path: Path, n_rows: int) -> tuple[Profile, datetime | None, Rec
         check_recorded(path, content, n_rows)
         start = record["hypnogram"]["start"]
         profile = recorded_profile(sidecar, record["profile"])
-        steps_only = steered_by(record["strength"]["step"], 0.0, None)  # of an earlier version
-        told = record.get("steered", steps_only)
-        steered = frozenset(what for what in STEERED_BY if what in told)
+        steered = frozenset(what for what in STEERED_BY if what in record["steered"])
         period = _period(record.get("period"), n_rows)
         look_at = str(record.get("measured", {}).get("look_at", ""))
         decoded = DecodedFacts.from_record(record) if "n_scored" in record else None  # a row of a table
