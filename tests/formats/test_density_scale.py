@@ -1,6 +1,8 @@
-"""Probabilities, log-probabilities and logits: told apart, said aloud, or refused."""
+"""Probabilities, percentages, log-probabilities and logits: told apart, said aloud, or refused."""
 
 from __future__ import annotations
+
+import json
 
 import numpy as np
 import pytest
@@ -9,33 +11,34 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import stageguard as sg
-from messages import each_mentions, mentions, naming
+from cli_runner import Runner, error_line
+from messages import each_mentions, mentions
 from stageguard.errors import InputError
 from stageguard.formats.night import FileOptions
 from stageguard.formats.read import read_density_object
 
 WNR = ("W", "N", "R")
 P = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [np.nan] * 3, [0.2, 0.3, 0.5]])
+ROUNDED = np.array([[0.33, 0.33, 0.33], [0.1, 0.2, 0.7], [0.5, 0.26, 0.26], [0.34, 0.34, 0.34]])
 LOGITS = "read as logits: the softmax was taken"
 LOG = "read as natural log-probabilities: none is above 0, and their exponentials sum to 1"
 
 
-def read(values: object, **options: object) -> tuple[np.ndarray, list[str]]:
-    found = read_density_object(values, FileOptions(stages=WNR, epoch_seconds=30, **options))  # type: ignore[arg-type]
+def read(values, **options):
+    found = read_density_object(values, FileOptions(stages=WNR, epoch_seconds=30, **options))
     return found.density.probabilities, list(found.notes)
 
 
-def refused(values: object, **options: object) -> str:
-    with pytest.raises(InputError) as caught:
-        read(values, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value).removeprefix("numpy.ndarray: ")
+def softmax(values):
+    weights = np.exp(values)
+    return weights / weights.sum(axis=1, keepdims=True)
 
 
 def test_probabilities_are_taken_as_they_are():
-    values, notes = read(P)
-    np.testing.assert_array_equal(values, P)
-    assert notes == []
+    for normalize in (False, True):
+        values, notes = read(P, normalize=normalize)
+        np.testing.assert_array_equal(values, P)
+        assert notes == []
 
 
 @pytest.mark.parametrize("total", [3, 100, 0.5])
@@ -43,84 +46,69 @@ def test_rows_of_one_sum_are_divided_by_it_and_that_is_said(total):
     values, notes = read(P * total)
     np.testing.assert_allclose(values, P)
     assert each_mentions(notes, (total, "divided"))
-
-
-def test_sums_may_differ_by_a_thousandth_and_no_more():
     scale = np.array([[3.0], [3.002], [1], [2.998]])
     assert each_mentions(read(P * scale)[1], (3, "divided by their"))
-    message = refused(P * np.array([[3.0], [3.01], [1], [3.0]]))
-    assert mentions(message, 1, "3.01", 3)
-
-
-def test_one_row_has_no_common_sum():
-    assert "row 0 sums to 3, expected 1" in refused(P[:1] * 3)
-
-
-def test_rows_of_different_sums_are_refused_by_the_first_bad_one():
-    bad = P.copy()
-    bad[3] *= 0.5
-    assert refused(bad).startswith("probabilities: row 3 sums to 0.5, expected 1 (within 0.001)")
 
 
 @pytest.mark.parametrize("shift", [-1.0, 0.0, 1.0])
 def test_logits_are_recognised(shift):
     logits = np.log(P) * 2 + shift + 3
     values, notes = read(logits)
-    expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(values, expected)
+    np.testing.assert_allclose(values, softmax(logits))
     assert notes == [LOGITS]
-    assert np.isnan(values[2]).all()
 
 
 def test_log_probabilities_are_recognised_zeros_included():
+    whole = np.vstack([P, [[0.0, 1.0, 0.0]]])
     with np.errstate(divide="ignore"):
-        log = np.log(np.vstack([P, [[0.0, 1.0, 0.0]]]))
-    values, notes = read(log)
-    np.testing.assert_allclose(values, np.vstack([P, [[0.0, 1.0, 0.0]]]))
+        values, notes = read(np.log(whole))
+    np.testing.assert_allclose(values, whole)
     assert notes == [LOG]
-
-
-def test_logarithms_to_another_base_are_refused():
-    message = refused(np.log10(P))
-    assert mentions(message, 0, 0, "exponentials", 1)
-
-
-def test_probabilities_pushed_below_zero_are_not_logits():
-    shaken = P + np.array([[0.0, 0.0, 0.0], [-0.15, 0.0, 0.2], [0, 0, 0], [0.0, 0.1, 0.0]])
-    shaken[0] += 0.01
-    message = refused(shaken)
-    assert mentions(message, 1, "-0.05", "W")
-
-
-def test_one_damaged_row_among_probabilities_is_named():
-    bad = P.copy()
-    bad[1] = [-3.0, 2.0, 1.5]
-    assert mentions(refused(bad), 1, "W -3")
-
-
-def test_rows_that_sum_to_one_with_values_below_zero_are_no_logits():
-    rows = np.array([[1.2, -0.1, -0.1], [0.5, 0.7, -0.2]])
-    assert mentions(refused(rows), 0, "N -0.1")
-
-
-def test_probabilities_are_no_logits_whatever_the_caller_says():
-    assert mentions(refused(P, logits=True), "logits", "probabilities")
 
 
 def test_what_the_caller_says_is_not_questioned_where_it_may_be():
     logits = np.array([[0.2, 0.3, 0.5], [0.3, 0.3, 0.5]])
     values, notes = read(logits, logits=True)
-    np.testing.assert_allclose(values, np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(values, softmax(logits))
     assert notes == []
     values, notes = read(np.log(P * 2), log=True)
     np.testing.assert_allclose(values, P)
     assert each_mentions(notes, (2, "divided by their"))
 
 
-@pytest.mark.parametrize("value", [np.inf, 1e400])
-def test_infinity_is_refused(value):
-    assert "row 1" in refused(np.array([[0.5, 0.25, 0.25], [value, 0.0, -1.0]]))
-    assert mentions(refused(np.array([[value, 0.0, -1.0]]), logits=True), 0, "finite")
+def test_rounded_rows_are_divided_by_their_sums_on_request():
+    values, notes = read(ROUNDED, normalize=True)
+    np.testing.assert_allclose(values, ROUNDED / ROUNDED.sum(axis=1, keepdims=True), atol=1e-15)
+    assert mentions(notes, "3 rows", "0.02")
+
+
+def pushed():
+    shaken = P + np.array([[0.0, 0.0, 0.0], [-0.15, 0.0, 0.2], [0, 0, 0], [0.0, 0.1, 0.0]])
+    return shaken + np.array([[0.01], [0], [0], [0]])
+
+
+REFUSED = {
+    "another sum": (P * [[3.0], [3.01], [1], [3.0]], {}, (1, "3.01", 3)),
+    "a sum of its own": (P[:1] * 3, {}, (0, "sums", 3, "expected 1")),
+    "half a row": (P * [[1], [1], [1], [0.5]], {}, (3, "sums", "0.5", "expected 1")),
+    "another base": (np.log10(P), {}, (0, "exponentials", 1)),
+    "pushed below 0": (pushed(), {}, (1, "-0.05", "W")),
+    "a damaged row": (np.vstack([P[0], [-3.0, 2.0, 1.5], P[3]]), {}, (1, "W -3")),
+    "below 0 with a sum of 1": (np.array([[1.2, -0.1, -0.1], [0.5, 0.7, -0.2]]), {}, (0, "N -0.1")),
+    "no logits": (P, {"logits": True}, ("logits", "probabilities")),
+    "infinite": (np.array([[0.5, 0.25, 0.25], [np.inf, 0.0, -1.0]]), {}, ("row 1",)),
+    "infinite logits": (np.array([[np.inf, 0.0, -1.0]]), {"logits": True}, (0, "finite")),
+    "rounded": (ROUNDED, {}, ("sums", "0.99")),
+    "more than rounded": (np.vstack([ROUNDED, [0.5, 0.2, 0.2]]), {"normalize": True}, ("row 4",)),
+    "rounded and below 0": (np.vstack([ROUNDED, [1.5, -0.3, -0.2]]), {"normalize": True}, ("row 4",)),
+}
+
+
+@pytest.mark.parametrize(("values", "options", "told"), REFUSED.values(), ids=REFUSED)
+def test_what_is_neither_is_refused(values, options, told):
+    with pytest.raises(InputError) as caught:
+        read(values, **options)
+    assert "\n" not in str(caught.value) and mentions(str(caught.value), *told)
 
 
 @given(
@@ -147,52 +135,41 @@ def test_any_numbers_give_probabilities_or_one_line(matrix):
     assert len(notes) <= 1
 
 
-def night(n_rows: int, seconds: float = 5.0) -> sg.Hypnodensity:
-    rng = np.random.default_rng(0)
-    return sg.Hypnodensity(rng.dirichlet(np.ones(3), n_rows), "wnr3", seconds)
+def test_decode_records_that_sums_were_divided_and_verify_repeats_it(tmp_path, capsys):
+    run, path = Runner(capsys), tmp_path / "night.csv"
+    path.write_text("W,N,R\n" + "".join(",".join(map(str, row)) + "\n" for row in ROUNDED.tolist() * 20))
+    assert mentions(error_line(run("decode", path, "--profile", "human-psg-3")), "0.99")
+    assert run("decode", path, "--profile", "human-psg-3", "--normalize").code == 0
+    sidecar = json.loads((tmp_path / "night.hypnogram.json").read_text())
+    assert sidecar["stageguard"]["options"]["normalize"] is True
+    assert run("verify", tmp_path / "night.hypnogram.tsv").code == 0
 
 
-def test_short_rows_are_averaged_on_request():
+# ---- several rows per epoch
+
+
+def night(n_rows: int) -> sg.Hypnodensity:
+    return sg.Hypnodensity(np.random.default_rng(0).dirichlet(np.ones(3), n_rows), "wnr3", 5.0)
+
+
+def test_short_rows_are_averaged_on_request_as_reepoch_does():
     short = night(14)
     pooled = sg.read_density(short, pool_to_seconds=15)
     assert (pooled.n_epochs, pooled.epoch_seconds) == (4, 15.0)
     np.testing.assert_allclose(pooled.probabilities[1], short.probabilities[3:6].mean(axis=0))
     notes = read_density_object(short, FileOptions(pool_to_seconds=15)).notes
     assert each_mentions(notes, ("3 rows", "5 s", "15 s"), ("2 rows", "dropped"))
-
-
-def test_rows_without_evidence_are_left_out_of_the_mean():
-    values = np.array(night(6).probabilities)
-    values[[1, 3, 4, 5]] = np.nan
-    found = read_density_object(sg.Hypnodensity(values, "wnr3", 5.0), FileOptions(pool_to_seconds=15))
-    np.testing.assert_allclose(found.density.probabilities[0], values[[0, 2]].mean(axis=0))
-    assert np.isnan(found.density.probabilities[1]).all()
-    assert mentions(found.notes, 1, "epochs averaged from")
-
-
-def test_pooling_and_changing_epochs_are_one_rule():
-    """An epoch with evidence in less than half of its rows has none, whoever makes it longer."""
     values = np.array(night(12).probabilities)
     values[[0, 1, 4, 6, 7, 8]] = np.nan
     given = sg.Hypnodensity(values, "wnr3", 5.0)
     found = read_density_object(given, FileOptions(pool_to_seconds=15))
     assert found.density == given.reepoch(15.0)
+    np.testing.assert_allclose(found.density.probabilities[1], values[[3, 5]].mean(axis=0))
     assert np.isnan(found.density.probabilities[:, 0]).tolist() == [True, False, True, False]
     assert mentions(found.notes, 1, "less than half")
 
 
-@pytest.mark.parametrize("seconds", [12, 2.5, 5.01])
-def test_a_length_that_is_no_multiple_is_refused(seconds):
-    with pytest.raises(InputError, match=naming("5 s", "multiple")):
+@pytest.mark.parametrize("seconds", [12, 2.5, 5.01, 90, 0, -1, float("nan"), "30", True])
+def test_a_length_that_rows_cannot_fill_is_refused(seconds):
+    with pytest.raises(InputError, match=r"multiple|do not fill|pool_to_seconds is"):
         sg.read_density(night(12), pool_to_seconds=seconds)
-
-
-def test_too_few_rows_for_one_epoch_are_refused():
-    with pytest.raises(InputError, match=naming("2 rows", "5 s", "30 s")):
-        sg.read_density(night(2), pool_to_seconds=30)
-
-
-@pytest.mark.parametrize("value", [0, -1, float("nan"), "30", True])
-def test_a_pooled_length_must_be_a_number_above_zero(value):
-    with pytest.raises(InputError, match="pool_to_seconds is"):
-        sg.read_density(night(12), pool_to_seconds=value)
