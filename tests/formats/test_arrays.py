@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import pickle
 import zipfile
 from datetime import datetime
@@ -10,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from messages import mentions, naming
 from stageguard.errors import FileFormatError
@@ -142,46 +139,6 @@ def test_files_that_are_not_what_their_names_say(tmp_path):
     with zipfile.ZipFile(tmp_path / "book.npz", "w") as archive:
         archive.writestr("xl/workbook.xml", "<x/>")
     assert mentions(refused(tmp_path / "book.npz", stages=WNR), "an Excel workbook")
-
-
-def whole_file(kind: str) -> bytes:
-    stream = io.BytesIO()
-    if kind == "npy":
-        np.save(stream, P)
-    else:
-        np.savez_compressed(stream, probabilities=P, stages=np.array(WNR))
-    return stream.getvalue()
-
-
-@pytest.mark.parametrize("kind", ["npy", "npz"])
-def test_every_truncation_is_a_typed_error(tmp_path, kind):
-    content = whole_file(kind)
-    path = tmp_path / f"night.{kind}"
-    for length in range(0, len(content), 7):
-        path.write_bytes(content[:length])
-        refused(path, stages=WNR)
-
-
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(kind=st.sampled_from(["npy", "npz"]), place=st.integers(6, 10_000), value=st.integers(0, 255))
-def test_a_flipped_byte_is_a_typed_error_or_still_a_density(tmp_path, kind, place, value):
-    content = bytearray(whole_file(kind))
-    content[6 + place % (len(content) - 6)] = value
-    path = tmp_path / f"night.{kind}"
-    path.write_bytes(content)
-    try:
-        density = read_density(path, stages=WNR)
-    except FileFormatError as error:
-        assert "\n" not in str(error)
-    else:
-        assert density.scheme.names == ("W", "N", "R")
-
-
-def test_a_garbage_header_is_damaged_and_not_called_dangerous(tmp_path):
-    path = tmp_path / "night.npy"
-    path.write_bytes(b"\x93NUMPY\x02\x00" + (20_000).to_bytes(4, "little") + b"{" * 20_000)
-    with pytest.raises(FileFormatError, match=naming("night.npy", "damaged or cut")):
-        read_density(path, stages=WNR)
 
 
 def test_what_would_fill_the_memory_is_refused(tmp_path, monkeypatch):

@@ -319,18 +319,6 @@ def test_hostile_files_are_one_line(tmp_path, name, make):
     assert isinstance(outcome(sg.read_density, tmp_path, name, content, stages=FIVE), str)
 
 
-def test_objects_are_never_unpickled(tmp_path):
-    class Bomb:
-        def __reduce__(self) -> tuple[object, tuple[Path]]:
-            return Path.touch, (tmp_path / "exploded",)
-
-    content = array(np.save, np.array([Bomb(), 1], dtype=object), allow_pickle=True)
-    for form in ("npy", "usleep-npy", "sleepecg", "braindecode", None):
-        found = outcome(sg.read_density, tmp_path, "n.npy", content, stages=FIVE, format=form)
-        assert "holds Python objects" in found
-    assert not (tmp_path / "exploded").exists()
-
-
 def test_what_a_file_holds_is_named(tmp_path):
     assert "holds XML" in outcome(sg.read_density, tmp_path, "n.csv", b"<lolz>&lol;</lolz>")
     assert mentions(outcome(sg.read_density, tmp_path, "n.json", b'{"a": 1}'), "JSON", "unknown", "kind")

@@ -416,9 +416,7 @@ def _grid_seconds(path: Path, onsets: Floats, lasting: Floats) -> float:
         raise file_error(
             path,
             "its stages' times are multiples of no epoch length (the largest common one is "
-            f"{guess:g} s). Give the epoch length: ",
-            "epoch_seconds=30",
-            ".",
+            f"{guess:g} s). Give the epoch length: epoch_seconds=30.",
         )
     return guess
 

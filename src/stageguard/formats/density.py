@@ -83,9 +83,8 @@ def settle_epoch_seconds(
     if given is not None and not abs(given - found) <= 1e-3 * found:
         raise file_error(
             path,
-            f"an epoch lasts {found:g} s {by}, got ",
-            f"epoch_seconds={float(given):g}",
-            f". Leave it out, or correct {owner}.",
+            f"an epoch lasts {found:g} s {by}, got epoch_seconds={float(given):g}. Leave it out, or correct "
+            f"{owner}.",
         )
     return found
 
@@ -151,9 +150,7 @@ def check_usual(path: Where, usual: float, expected: float | None, tool: str) ->
         raise file_error(
             path,
             f"does not say how long an epoch is: {usual:g} s is the default of {tool}, {expected:g} s "
-            "that of the profile or night it goes with. Say which: ",
-            f"epoch_seconds={float(expected):g}",
-            ".",
+            f"that of the profile or night it goes with. Say which: epoch_seconds={float(expected):g}.",
         )
 
 
@@ -315,7 +312,7 @@ def _from_negative(matrix: Floats, names: Sequence[str], scored: Mask) -> tuple[
             "be logits, or probabilities that something pushed below 0. Pass "
             "logits=True, or correct them."
         )
-    return _softmax(matrix, "logits"), ("read as logits: the softmax was taken",)
+    return softmax(matrix), ("read as logits: the softmax was taken",)
 
 
 def _is_inside(values: Floats, limits: tuple[float, float]) -> bool:
@@ -323,28 +320,15 @@ def _is_inside(values: Floats, limits: tuple[float, float]) -> bool:
 
 
 def _exponential(matrix: Floats) -> Floats:
-    _peaks(matrix, "log-probabilities")
+    """Return the exponentials of logarithms; a row without evidence is NaN."""
+    bad = ~np.isfinite(matrix.max(axis=1)) & ~np.isnan(matrix).all(axis=1)
+    if bad.any():
+        raise InputError(
+            f"row {int(np.argmax(bad))} has no finite largest value, so it cannot be read as "
+            "log-probabilities. Leave the row empty where there is no evidence."
+        )
     with np.errstate(over="ignore"):
         return np.exp(matrix)
-
-
-def _softmax(matrix: Floats, kind: str) -> Floats:
-    weights = np.exp(matrix - _peaks(matrix, kind)[:, None])
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
-
-
-def _peaks(matrix: Floats, kind: str) -> Floats:
-    """Return the largest value of each row, 0 without evidence; refuse a largest value that is not finite."""
-    missing = np.isnan(matrix).all(axis=1)
-    peak = np.asarray(matrix.max(axis=1, where=~np.isnan(matrix), initial=-np.inf))
-    bad = ~missing & ~np.isfinite(peak)
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise InputError(
-            f"row {row} has no finite largest value ({peak[row]}), so it cannot be "
-            f"read as {kind}. Leave the row empty where there is no evidence."
-        )
-    return np.where(missing, 0.0, peak)
 
 
 def pool(density: Hypnodensity, seconds: float) -> tuple[Hypnodensity, tuple[str, ...]]:

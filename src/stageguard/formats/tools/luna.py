@@ -65,17 +65,22 @@ _CLOCK = re.compile(
 )
 
 
-class Moment(NamedTuple):
-    """A time, and its kind: "seconds" of the recording, "clock" time of a day, or "dates"."""
+class Row(NamedTuple):
+    """An interval of an `.annot` as it is written; "." where a cell is missing."""
 
-    kind: str
-    seconds: float
+    line: int
+    name: str
+    instance: str
+    channel: str
+    start: str
+    stop: str
+    meta: str
 
 
-class AnnotIntervals(NamedTuple):
+class Intervals(NamedTuple):
     """The intervals of an `.annot`: their cells, onsets and durations, the time of second 0, and remarks."""
 
-    rows: list[tuple[str, ...]]
+    rows: list[Row]
     times: list[tuple[float, float | None]]
     start: datetime | None
     notes: tuple[str, ...]
@@ -87,10 +92,10 @@ def read_annot(path: Path, options: FileOptions) -> RawHypnogram:
     Times are seconds from the recording's start, or times of day. Times of day count from the first interval,
     since the file does not say when the recording began.
     """
-    intervals = _read_intervals(path)
+    found = _read_intervals(path)
     annotations = [
-        Event(*time, _plain(row[1] if is_stage_class(row[0]) and len(row) > 3 else row[0]))
-        for row, time in zip(intervals.rows, intervals.times, strict=True)
+        Event(*time, _plain(row.instance if is_stage_class(row.name) else row.name))
+        for row, time in zip(found.rows, found.times, strict=True)
     ]
     stages = [
         event
@@ -101,16 +106,34 @@ def read_annot(path: Path, options: FileOptions) -> RawHypnogram:
         path,
         stages or annotations,
         options,
-        start=intervals.start,
+        start=found.start,
         only_stages=True,
         expected="classes such as W, N1, N2",
         may_lack_end=True,
     )
-    return replace(raw, notes=raw.notes + intervals.notes)
+    return replace(raw, notes=raw.notes + found.notes)
 
 
-def _read_intervals(path: Path) -> AnnotIntervals:
-    lines, rows = [], []
+def read_annot_events(path: Path) -> Events:
+    """Read the intervals other than stages."""
+    found, others = _read_intervals(path), []
+    events = [Event(*time, row.name) for row, time in zip(found.rows, found.times, strict=True)]
+    stages = [(event, None) for event in events if _is_stage(event.text)]
+    unscored = {event.onset for event in whole_epochs(events, stages) if event.text.casefold() in MARKS}
+    for row, event in zip(found.rows, events, strict=True):
+        word = row.name.casefold()
+        is_mark = word in MARKS and event.onset not in unscored
+        if _is_stage(row.name) or (word in (*UNSCORED_WORDS, *"umlg") and not is_mark):
+            continue
+        details = tuple(
+            (name, cell) for name, cell in (("instance", row.instance), ("meta", row.meta)) if cell.strip(".")
+        )
+        others.append(replace(event, channel=row.channel.strip("."), details=details))
+    return Events(in_order(others))
+
+
+def _read_intervals(path: Path) -> Intervals:
+    rows = []
     header: tuple[str, ...] = COLUMNS
     for line, text in enumerate(text_lines(path), start=1):
         cells = split_line(text, "\t")
@@ -118,30 +141,87 @@ def _read_intervals(path: Path) -> AnnotIntervals:
             continue
         names = tuple(cell.casefold() for cell in cells)
         if {"class", "start", "stop"} <= {*names}:
-            twice = next((name for name in names if names.count(name) > 1), None)
-            if twice is not None:
-                raise file_error(path, f"line {line} names the column {twice} twice, expected it once.")
+            if len({*names}) < len(names):
+                raise file_error(path, f"line {line} names a column twice, expected it once.")
             header = names
             continue
-        if header != COLUMNS:
-            if len(cells) != len(header):
-                raise file_error(path, f"line {line} has {len(cells)} cells, the header has {len(header)}.")
-            by_name = dict(zip(header, cells, strict=True))
-            cells = tuple(by_name.get(name, ".") for name in COLUMNS)
-        elif len(cells) not in (3, 4, 6):
-            raise file_error(path, f"line {line} has {len(cells)} cells, expected: {', '.join(COLUMNS)}.")
-        lines.append(line)
-        rows.append(cells)
+        named = header
+        if header == COLUMNS and len(cells) in (3, 4):
+            named = (*COLUMNS[: len(cells) - 2], "start", "stop")
+        if len(cells) != len(named):
+            raise file_error(path, f"line {line} has {len(cells)} cells, expected: {', '.join(named)}.")
+        by_name = dict(zip(named, cells, strict=True))
+        rows.append(Row(line, *(by_name.get(name, ".") for name in COLUMNS)))
     if not rows:
         raise file_error(path, "has no annotations. Was it written completely?")
-    times, start, notes = _times(path, lines, rows)
+    times, start, notes = _times(path, rows)
     begins = sorted({begin for begin, _ in times})
     following = dict(pairwise(begins))
     ended = [
         (begin, following[begin] - begin if seconds is None and begin in following else seconds)
         for begin, seconds in times
     ]
-    return AnnotIntervals(rows, ended, start, notes)
+    return Intervals(rows, ended, start, notes)
+
+
+def _times(
+    path: Path, rows: Sequence[Row]
+) -> tuple[list[tuple[float, float | None]], datetime | None, tuple[str, ...]]:
+    """Return onset and duration of each row in seconds, the date and time of second 0, and remarks."""
+    begins = [_moment(path, row.line, row.start) for row in rows]
+    lasting = [_duration(path, row, begin) for row, begin in zip(rows, begins, strict=True)]
+    kinds = {kind for kind, _ in begins}
+    if len(kinds) > 1:
+        raise file_error(path, f"mixes times told as {' and '.join(sorted(kinds))}, expected one of them.")
+    onsets = [seconds for _, seconds in begins]
+    if kinds == {"seconds"}:
+        return list(zip(onsets, lasting, strict=True)), None, ()
+    notes = ("its times are of the clock: counted from its first interval",)
+    if kinds == {"dates"}:
+        first = min(onsets)
+        times = [(onset - first, seconds) for onset, seconds in zip(onsets, lasting, strict=True)]
+        return times, datetime.min + timedelta(seconds=first), notes
+    after = [(onset - onsets[0]) % DAY_SECONDS for onset in onsets]
+    for row, (one, other) in zip(rows[1:], pairwise(after), strict=True):
+        if other < one:
+            told = f"line {row.line} is earlier than the line before"
+            raise file_error(path, f"{told}. Sort it, or write seconds.")
+    return list(zip(after, lasting, strict=True)), None, notes
+
+
+def _duration(path: Path, row: Row, begin: tuple[str, float]) -> float | None:
+    """Return the seconds of an interval; None if it lasts until the next one."""
+    if row.stop == UNTIL_NEXT:
+        return None
+    if row.stop.startswith("+"):
+        lasting = as_number(row.stop[1:])
+        if lasting is None:
+            told = f"line {row.line} lasts {row.stop[:40]!r}"
+            raise file_error(path, f"{told}, expected seconds such as +30.")
+        return lasting
+    kind, end = _moment(path, row.line, row.stop)
+    if kind != begin[0]:
+        raise file_error(path, f"line {row.line} mixes {begin[0]} and {kind}, expected one of them.")
+    return (end - begin[1]) % DAY_SECONDS if kind == "clock" else end - begin[1]
+
+
+def _moment(path: Path, line: int, text: str) -> tuple[str, float]:
+    """Return a time and its kind: "seconds" since the start, "clock" since midnight, "dates" since year 1."""
+    seconds = as_number(text)
+    if seconds is not None:
+        return "seconds", seconds
+    match = _CLOCK.fullmatch(text)
+    if match is None:
+        raise file_error(path, f"line {line} has the time {text[:40]!r}, expected seconds or hh:mm:ss.")
+    of_day = 3600.0 * int(match[5]) + 60.0 * int(match[6]) + float(match[7] or 0)
+    if not match[1]:
+        return "seconds" if match[4] else "clock", of_day
+    year = int(match[3]) + (0 if len(match[3]) == 4 else 1900 if int(match[3]) >= 85 else 2000)
+    try:
+        day = datetime(year, int(match[2]), int(match[1]))
+    except ValueError:
+        raise file_error(path, f"line {line} has the date {text[:40]!r}, which does not exist.") from None
+    return "dates", (day - datetime.min).total_seconds() + of_day
 
 
 def write_annot(night: Night, path: Path) -> Contents:
@@ -187,86 +267,6 @@ def is_stage_class(name: str) -> bool:
 
 def _plain(text: str) -> str:
     return UNSCORED.get(text.strip().casefold(), text.strip())
-
-
-def _times(
-    path: Path, lines: Sequence[int], rows: Sequence[tuple[str, ...]]
-) -> tuple[list[tuple[float, float | None]], datetime | None, tuple[str, ...]]:
-    """Return onset and duration of each row in seconds, the date and time of second 0, and remarks."""
-    intervals = []
-    for line, row in zip(lines, rows, strict=True):
-        start, stop = (row[3], row[4]) if len(row) == 6 else (row[-2], row[-1])
-        intervals.append((_moment(path, line, start), _duration(path, line, start, stop)))
-    kinds = {moment.kind for moment, _ in intervals}
-    if len(kinds) > 1:
-        raise file_error(path, f"mixes times told as {' and '.join(sorted(kinds))}, expected one of them.")
-    origin = intervals[0][0].seconds
-    if kinds == {"seconds"}:
-        return [(moment.seconds, lasting) for moment, lasting in intervals], None, ()
-    notes = ("its times are of the clock: counted from its first interval",)
-    if kinds == {"dates"}:
-        origin = min(moment.seconds for moment, _ in intervals)
-        times = [(moment.seconds - origin, lasting) for moment, lasting in intervals]
-        return times, datetime.min + timedelta(seconds=origin), notes
-    times = [((moment.seconds - origin) % DAY_SECONDS, lasting) for moment, lasting in intervals]
-    for line, (before, _), (after, _) in zip(lines[1:], times, times[1:], strict=False):
-        if after < before:
-            raise file_error(path, f"line {line} is earlier than the line before. Sort it, or write seconds.")
-    return times, None, notes
-
-
-def _duration(path: Path, line: int, start: str, stop: str) -> float | None:
-    """Return the seconds of an interval; None if it lasts until the next one."""
-    if stop == UNTIL_NEXT:
-        return None
-    if stop.startswith("+"):
-        lasting = as_number(stop[1:])
-        if lasting is None:
-            raise file_error(path, f"line {line} lasts {stop[:40]!r}, expected seconds such as +30.")
-        return lasting
-    begin, end = _moment(path, line, start), _moment(path, line, stop)
-    if begin.kind != end.kind:
-        raise file_error(path, f"line {line} mixes {begin.kind} and {end.kind}, expected one of them.")
-    return (
-        (end.seconds - begin.seconds) % DAY_SECONDS if begin.kind == "clock" else end.seconds - begin.seconds
-    )
-
-
-def _moment(path: Path, line: int, text: str) -> Moment:
-    """Return a time in seconds since the recording's start, since midnight, or since year 1."""
-    seconds = as_number(text)
-    if seconds is not None:
-        return Moment("seconds", seconds)
-    match = _CLOCK.fullmatch(text)
-    if match is None:
-        raise file_error(path, f"line {line} has the time {text[:40]!r}, expected seconds or hh:mm:ss.")
-    of_day = 3600.0 * int(match[5]) + 60.0 * int(match[6]) + float(match[7] or 0)
-    if not match[1]:
-        return Moment("seconds" if match[4] else "clock", of_day)
-    year = int(match[3]) + (0 if len(match[3]) == 4 else 1900 if int(match[3]) >= 85 else 2000)
-    try:
-        day = datetime(year, int(match[2]), int(match[1]))
-    except ValueError:
-        raise file_error(path, f"line {line} has the date {text[:40]!r}, which does not exist.") from None
-    return Moment("dates", (day - datetime.min).total_seconds() + of_day)
-
-
-def read_annot_events(path: Path) -> Events:
-    """Read the intervals other than stages."""
-    intervals, events = _read_intervals(path), []
-    rows = [Event(*time, row[0]) for row, time in zip(intervals.rows, intervals.times, strict=True)]
-    stages = [(event, None) for event in rows if _is_stage(event.text)]
-    unscored = {event.onset for event in whole_epochs(rows, stages) if event.text.casefold() in MARKS}
-    for row, (onset, seconds) in zip(intervals.rows, intervals.times, strict=True):
-        word = row[0].casefold()
-        is_mark = word in MARKS and onset not in unscored
-        if _is_stage(row[0]) or (word in (*UNSCORED_WORDS, *"umlg") and not is_mark):
-            continue
-        cells = dict(zip(COLUMNS, row, strict=True)) if len(row) == 6 else {}
-        told = {name: cell for name, cell in cells.items() if cell not in ("", ".")}
-        more = tuple((name, told[name]) for name in ("instance", "meta") if name in told)
-        events.append(Event(onset, seconds, row[0], "", told.get("channel", ""), details=more))
-    return Events(in_order(events))
 
 
 def _is_stage(name: str) -> bool:
