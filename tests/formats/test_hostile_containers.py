@@ -22,10 +22,6 @@ def one_line(error) -> str:
     return text
 
 
-def repeated(n_rows: int, n_letters: int) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.array([0] * n_rows, pa.int32()), pa.array(["a" * n_letters]))
-
-
 def write_parquet(path, columns):
     table = pa.table(columns)
     options = {"compression": "zstd", "dictionary_pagesize_limit": 2**30, "store_schema": False}
