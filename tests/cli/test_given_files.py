@@ -112,7 +112,7 @@ def test_converted_nights_have_the_ids_and_the_starts_of_their_list(run, folder)
     start = sg.read_recording(folder / "psg.edf").start
     path = sample_list(folder, "id probabilities edf", "anna n1.csv psg.edf", "ben n2.csv psg.edf")
     ran = run("convert", path, "--to", "stageguard-csv", "-o", folder / "out", "--json")
-    assert [Path(report["outputs"][0]).name for report in ran.json] == ["anna.csv", "ben.csv"]
+    assert [Path(report["outputs"][0]).name for report in ran.lines] == ["anna.csv", "ben.csv"]
     assert sg.read_density(folder / "out" / "anna.csv").start == start
     table = pytest.importorskip("pyarrow.parquet")
     assert run("convert", "--list", path, "-o", folder / "all.parquet").code == 0

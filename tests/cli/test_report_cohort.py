@@ -74,10 +74,10 @@ def test_the_page_lies_in_the_folder_and_is_no_night(run, out):
     again = run("report", out, "--json")
     assert again.code == 1
     assert "exists already" in again.err
-    told = run("report", out, "--json", "--overwrite").json
-    assert told["outputs"] == {"html": str(out / "cohort.report.html")}
-    assert told["notes"] == []
-    assert [night["ok"] for night in told["nights"]] == [True] * 3
+    told = run("report", out, "--json", "--overwrite")
+    assert told.cohort["outputs"] == {"html": str(out / "cohort.report.html")}
+    assert told.cohort["notes"] == []
+    assert [night["ok"] for night in told.nights] == [True] * 3
 
 
 def test_processes_give_the_same_page(run, out, tmp_path):

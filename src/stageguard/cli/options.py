@@ -142,13 +142,6 @@ profile = option(
 overwrite = option("--overwrite", is_flag=True, help="Replace existing outputs.")
 as_json = option("--json", "as_json", is_flag=True, help="Print JSON only.")
 jobs = option("--jobs", metavar="N", type=COUNT, default=1, help="Processes at a time; 0 means one per core.")
-output_folder = option(
-    "--output",
-    "-o",
-    metavar="FOLDER",
-    type=OutputType(),
-    help="Folder of the outputs. Default: beside each file.",
-)
 grade_card = option(
     "--grade", metavar="CARD.json", type=PATH, help="Grade card of the stager: adds its verdicts."
 )

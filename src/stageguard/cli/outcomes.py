@@ -10,7 +10,7 @@ from typing import Any
 from click import UsageError
 from click.exceptions import Exit
 
-from stageguard.cli.terminal import Console, Piece, count, one_line, print_error, print_json, progress
+from stageguard.cli.terminal import Console, count, one_line, print_error, progress
 from stageguard.formats.density import FileRemark
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.night import UNSAID_TRAINING
@@ -19,13 +19,12 @@ from stageguard.report.summary import RecordingFacts
 from stageguard.report.words import few
 from stageguard.runner.manifest import MOST_IN_FULL
 from stageguard.runner.pool import Cluster, executor_for
-from stageguard.runner.run import Outcome, TaskType, Value, run_files, succeeded
+from stageguard.runner.run import Outcome, TaskType, Value, run_files
 
 MOST_NOTES = 8  # remarks on many files in one line
 MOST_ROWS = MOST_IN_FULL  # nights that are shown one by one
 PARTIAL_FAILURE = 3  # exit code where some files failed and others did not
 MOST_PROBLEMS = 20  # different problems that are printed
-PLACE_STYLE = {"below": "yellow", "inside": "green", "above": "yellow", "early": "red"}
 
 Outcomes = Sequence[Outcome[Any]]
 
@@ -46,25 +45,6 @@ def run_shown(
             work, tasks, output_of=output_of, jobs=jobs, executor=executor, fatal=(UsageError,)
         )
         return list(progress(results, what, len(tasks), quiet=quiet))
-
-
-def finish(
-    outcomes: Sequence[Outcome[Value]],
-    show: Callable[[list[Outcome[Value]], Console], None],
-    notes: Sequence[str] = (),
-    *,
-    show_one: Callable[[Outcome[Value], Console], None] | None = None,
-    as_json: bool,
-) -> None:
-    """Print all outcomes as JSON, or `show` the successful ones (`show_one` a single file); then `end`."""
-    done = succeeded(outcomes)
-    if as_json:
-        print_json([outcome.to_dict() for outcome in outcomes])
-    elif done and len(outcomes) == 1 and show_one is not None:
-        show_one(done[0], Console())
-    elif done:
-        show(done, Console())
-    end(outcomes, notes, as_json=as_json)
 
 
 def end(outcomes: Outcomes, notes: Sequence[str] = (), *, as_json: bool, heading: str = "Note") -> None:
@@ -93,11 +73,6 @@ def print_verdict(verdict: str, out: Console, *, looks_like_experts: bool | None
     """Print whether a night looks like expert scoring."""
     colour = {True: "green", False: "yellow", None: "dim"}[looks_like_experts]
     out.print(sentence(verdict), style=f"bold {colour}")
-
-
-def placed(cell: str, place: str) -> Piece:
-    """Return a cell in the colour of its place: below, inside or above the experts' range, or early."""
-    return cell, PLACE_STYLE.get(place, "")
 
 
 def look_at(reasons: Mapping[str, str], where: str = "column look_at says why") -> list[str]:

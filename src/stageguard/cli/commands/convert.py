@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,8 @@ from stageguard.cli.outcomes import (
     print_warnings,
     run_shown,
 )
-from stageguard.cli.terminal import Console, count, naming_nights, one_line, print_json, with_names
+from stageguard.cli.render import print_line
+from stageguard.cli.terminal import Console, count, naming_nights, one_line, with_names
 from stageguard.formats.companions import SOME_DAY
 from stageguard.formats.convert import ListedFile, Written, save
 from stageguard.formats.convert import convert as convert_night
@@ -123,10 +124,10 @@ def convert(
     if average:
         if output is None or samples is not None:
             raise UsageError("--average takes files and --output, the file to write.")
-        averaged = Averaged(
-            reading, merge, reepoch, None if weights is None else parse_weights(weights), align
-        )
-        _end_average(averaged, sources, output, to, overwrite=overwrite, as_json=as_json)
+        shares = None if weights is None else parse_weights(weights)
+        wanted = Averaged(reading, merge, reepoch, shares, align)
+        outcomes, together = _average(wanted, sources, output, to, overwrite=overwrite)
+        _finish(outcomes, together, (), as_json=as_json)
         return
     if weights is not None or align:
         raise UsageError("--weights and --align go with --average.")
@@ -165,12 +166,18 @@ def convert(
             quiet=as_json,
             output_of=lambda night: targets[night],
         )
-    together = inputs.nights if is_one_file else ()
+    _finish(outcomes, inputs.nights if is_one_file else (), inputs.notes, as_json=as_json)
+
+
+def _finish(
+    outcomes: Sequence[Outcome[Written]], together: Sequence[Input], notes: Sequence[str], *, as_json: bool
+) -> None:
     if as_json:
-        print_json([_described(outcome, together) for outcome in outcomes])
+        for outcome in outcomes:
+            print_line(_described(outcome, together))
     else:
         _print(succeeded(outcomes), together)
-    end(outcomes, inputs.notes, as_json=as_json, heading="Left out")
+    end(outcomes, notes, as_json=as_json, heading="Left out")
 
 
 def parse_weights(text: str) -> list[float]:
@@ -202,9 +209,9 @@ class Averaged:
         return combine(nights, weights=self.weights)
 
 
-def _end_average(
-    wanted: Averaged, files: Sequence[Path], output: Path, to: str | None, *, overwrite: bool, as_json: bool
-) -> None:
+def _average(
+    wanted: Averaged, files: Sequence[Path], output: Path, to: str | None, *, overwrite: bool
+) -> tuple[list[Outcome[Written]], tuple[Input, ...]]:
     """Write the mean of several stagers' probabilities."""
     inputs = find_inputs(files, None, Wanted("density", wanted.reading.format, wanted.reading.stages or ()))
     if any(night.is_listed for night in inputs.nights):
@@ -222,21 +229,11 @@ def _end_average(
         with naming_nights(names):
             mean = wanted.of([file.density for file in read])
         written = save(mean, output, format=to, overwrite=overwrite, spare=paths)
-    notes = list(dict.fromkeys([*inputs.notes, *(note for file in read for note in file.notes)]))
-    warnings = [with_names(text, names) for text in warned]
-    if as_json:
-        about: dict[str, Any] = {"files": paths, "weights": wanted.weights, "stages": mean.scheme.names}
-        about |= {"n_epochs": mean.n_epochs, "epoch_seconds": mean.epoch_seconds, "format": written.format}
-        print_json(
-            about | {"outputs": written.files, "lost": written.lost, "notes": notes, "warnings": warnings}
-        )
-        return
-    out = Console()
-    out.print(f"Mean of {len(paths)} files: {length_words(mean.n_epochs, mean.epoch_seconds)}")
-    print_read(notes, out)
-    out.list("Warning", warnings)
-    out.list("Wrote", written.files)
-    out.list("Lost", written.lost)
+    notes = (*inputs.notes, *(note for file in read for note in file.notes))
+    about = f"mean of {len(paths)} files, {length_words(mean.n_epochs, mean.epoch_seconds)}"
+    written = replace(written, notes=tuple(dict.fromkeys((about, *notes, *written.notes))))
+    warnings = tuple(with_names(text, names) for text in warned)
+    return [Outcome(str(output), output.stem, written, warnings=warnings)], inputs.nights
 
 
 def _is_one_file(inputs: Inputs, output: Path, to: str | None) -> bool:

@@ -27,6 +27,7 @@ from stageguard.cli.nights import (
     read_options,
 )
 from stageguard.cli.outcomes import end, look_at, print_notes, print_review, run_shown
+from stageguard.cli.render import print_line
 from stageguard.cli.terminal import Console, one_line, print_error, print_json
 from stageguard.errors import StageGuardError
 from stageguard.files import check_places, real_path, write_text_atomic
@@ -367,9 +368,9 @@ def _say(
     judged = [outcome.result.row.is_alike() for outcome in done]
     if as_json:
         written = {} if page is None else {"html": str(page)}
-        print_json(
-            {"nights": [outcome.to_dict() for outcome in outcomes], "notes": notes, "outputs": written}
-        )
+        for outcome in outcomes:
+            print_line(outcome)
+        print_line({"cohort": {"notes": notes, "outputs": written}})
     elif page is not None:
         out = Console()
         reasons = {outcome.id: outcome.result.look_at for outcome in outcomes if outcome.ok}
