@@ -20,7 +20,7 @@ from stageguard.errors import FileFormatError, InputError
 from stageguard.review import wire
 from stageguard.review.dispute import CONSENSUS, Dispute, Opinion
 from stageguard.review.journal import read_journal
-from stageguard.review.review import AGREEMENT_FILES, ReviewSession
+from stageguard.review.review import ReviewSession
 from stageguard.review.scorings import find_reviews, read_reviewed
 from stageguard.review.server import ReviewServer
 
@@ -145,24 +145,19 @@ def test_agreed_epochs_are_settled_and_only_the_others_are_decided(tmp_path, sco
 def test_the_consensus_is_exported_when_everything_is_decided(tmp_path, scores):
     session, review = adjudicate(tmp_path)
     with pytest.raises(InputError, match=naming(len(differing(scores)), "not decided")):
-        review.export("agreement-tsv")
+        review.export("stageguard-csv")
     decide_all(review)
     expected = [scores["anna"][epoch] if epoch not in differing(scores) else 4 for epoch in range(N_EPOCHS)]
     assert review.stages(review.now).labels.tolist() == expected
-    for form in (*(form.name for form in review.formats), *AGREEMENT_FILES):
-        written = review.export(form)
+    for form in review.formats:
+        written = review.export(form.name)
         assert written.path.name.startswith("night.carl.adjudication.reviewed"), form
     assert review.stages(review.now).scorer == "carl"
-    session.close()
-    found = json.loads((tmp_path / "night.carl.adjudication.reviewed.agreement.json").read_text())
     by_hand = {"anna": scores["anna"], "ben": scores["ben"], CONSENSUS: expected}
-    for one in found["comparisons"]:
-        kappa = cohen_kappa_score(by_hand[one["reference"]], by_hand[one["scorer"]])
-        assert one["kappa"] == pytest.approx(kappa)
-    assert len(found["comparisons"]) == 3
-    table = (tmp_path / "night.carl.adjudication.reviewed.agreement.tsv").read_text().splitlines()
-    assert table[0].split("\t")[:5] == ["reference", "scorer", "stage", "kappa", "epochs"]
-    assert len(table) == 1 + 3 * 6
+    assert len(review.comparisons) == 3
+    for one in review.comparisons:
+        assert one.kappa == pytest.approx(cohen_kappa_score(by_hand[one.reference], by_hand[one.scorer]))
+    session.close()
 
 
 # ---- what is refused
@@ -177,7 +172,7 @@ def test_a_log_that_goes_on_or_is_edited_is_refused(tmp_path, scores):
     do(mine, do="set", first=0, last=0, stage=(scores["ben"][0] + 1) % 5)
     other.close()
     with pytest.raises(FileFormatError, match=naming("changed", N_EPOCHS + 2, N_EPOCHS + 1)):
-        review.export("agreement-tsv")  # while the page is open
+        review.export("stageguard-csv")  # while the page is open
     session.close()
     with pytest.raises(FileFormatError, match=naming("logs", "changed")):
         adjudicate(tmp_path)

@@ -145,21 +145,5 @@ class Comparison:
         }
 
 
-def comparison_table(comparisons: Sequence[Comparison]) -> str:
-    """Return comparisons as a table with a row for each stage, and one for all stages, of each."""
-    names = comparisons[0].names
-    lines = [
-        "\t".join(("reference", "scorer", "stage", "kappa", "epochs", *(f"as_{name}" for name in names)))
-    ]
-    for one in comparisons:
-        rows = [("all", one.kappa, one.confusion.sum(axis=0))]
-        rows += [(name, one.stage_kappas[name], one.confusion[label]) for label, name in enumerate(names)]
-        for stage, kappa, counts in rows:
-            told = "n/a" if isnan(kappa) else f"{kappa:.4f}"
-            cells = (one.reference, one.scorer, stage, told, str(counts.sum()), *map(str, counts.tolist()))
-            lines.append("\t".join(cells))
-    return "\n".join(lines) + "\n"
-
-
 def _defined(value: float) -> float | None:
     return None if isnan(value) else value

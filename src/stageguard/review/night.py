@@ -333,12 +333,6 @@ class Revision:
     result: GuardResult
 
 
-def first_revision(night: NightUnderReview, *, is_blind: bool) -> Revision:
-    """Return a night before the first action."""
-    state = night.opening_state(is_blind=is_blind)
-    return Revision(state, guard_anyway(night, state))
-
-
 def next_revision(night: NightUnderReview, before: Revision, action: Action, who: str, when: str) -> Revision:
     """Return a night after an action; pins that contradict each other are a PinError."""
     if action.do == "agree":

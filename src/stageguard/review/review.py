@@ -5,7 +5,6 @@ All nights are read at the start; the review of a night is opened when it is fir
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -14,7 +13,7 @@ from typing import Any
 
 from stageguard import checks
 from stageguard.errors import InputError, PinError, StageGuardError, error_message
-from stageguard.files import file_error, real_path, write_text_atomic
+from stageguard.files import file_error, real_path
 from stageguard.formats.convert import Written, formats_for, save
 from stageguard.formats.file_format import FileFormat
 from stageguard.formats.outputs import (
@@ -27,7 +26,7 @@ from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.report.summary import measures_of
 from stageguard.review.cohort import Cohort, CohortNight
-from stageguard.review.dispute import Comparison, Dispute, comparison_table
+from stageguard.review.dispute import Comparison, Dispute
 from stageguard.review.journal import MALFORMED, REVIEW_SUFFIX, Journal, check_head, now, read_journal
 from stageguard.review.montage import FILE_NAME, Laboratory, read_montages
 from stageguard.review.night import (
@@ -36,7 +35,6 @@ from stageguard.review.night import (
     Revision,
     action_record,
     chosen_strength,
-    first_revision,
     guard_anyway,
     next_revision,
     pinned_labels,
@@ -56,11 +54,6 @@ from stageguard.version import __version__
 
 MOST_EXPORTS = 1000  # names to try for an export
 ADJUDICATION = "adjudication"  # between scorer and suffix in the name of an adjudication's journal
-# How far two scorers agree, as files beside the formats of hypnograms: suffix and title.
-AGREEMENT_FILES = {
-    "agreement-tsv": (".agreement.tsv", "table of kappa per stage and confusion"),
-    "agreement-json": (".agreement.json", "kappa per stage and confusion"),
-}
 
 
 class StaleError(InputError):
@@ -92,10 +85,9 @@ class Review:
             found = self.journal.found
             if found.head:
                 check_head(found, head)
-                self.now = replay(self.night, found)
             else:
                 self.journal.begin(head)
-                self.now = first_revision(self.night, is_blind=is_blind)
+            self.now = replay(night, replace(found, head=self.journal.head))
             self._queue: tuple[Revision, Queue] | None = None
             self._plan: tuple[Revision, Plan | None] | None = None
             self._starts: dict[GuardSettings, Start] = {}
@@ -186,8 +178,6 @@ class Review:
         """Write the reviewed night in a format, to a file that does not exist yet."""
         if self.night.dispute is not None:
             self._check_adjudicated(self.night.dispute)
-            if name in AGREEMENT_FILES:
-                return self._write_agreement(str(name))
         form, at = named(checks.text(name, "format"), "write"), self.now
         if form not in self.formats:
             stages = ", ".join(self.night.scheme.names)
@@ -195,14 +185,14 @@ class Review:
             raise InputError(f"{form.title} {why}. Choose another format.")
         if at.state.is_blind and len(at.state.pins) < self.night.n_epochs:
             raise HiddenError("a night that is scored blind can be exported when every epoch is scored.")
-        return self._write(self._new_path(".reviewed", form.written_suffix), form)
+        return self._write(self._new_path(form.written_suffix), form)
 
-    def _new_path(self, words: str, suffix: str) -> Path:
+    def _new_path(self, suffix: str) -> Path:
         """Return a path beside the journal that no file has yet."""
         stem = self.journal.path.name.removesuffix(REVIEW_SUFFIX)
         for number in range(1, MOST_EXPORTS):
             count = "" if number == 1 else f"-{number}"
-            path = self.journal.path.with_name(f"{stem}{words}{count}{suffix}")
+            path = self.journal.path.with_name(f"{stem}.reviewed{count}{suffix}")
             if not path.exists():
                 return path
         raise file_error(self.journal.path, f"has {MOST_EXPORTS} exports beside it. Move some away.")
@@ -214,21 +204,6 @@ class Review:
             raise InputError(f"{n_left} epochs are not decided yet: decide them, then export.")
         for opinion in dispute.opinions:
             check_unchanged(self.journal.path.parent, opinion.place)
-
-    def _write_agreement(self, name: str) -> Written:
-        """Write how far the two scorers agree."""
-        path, found = self._new_path(".reviewed", AGREEMENT_FILES[name][0]), self.comparisons
-        text = comparison_table(found)
-        if name == "agreement-json":
-            content = {
-                "night": self.night.name,
-                "adjudicator": self.scorer,
-                "journal": self.journal.place(),
-                "comparisons": [one.to_dict() for one in found],
-            }
-            text = json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-        write_text_atomic(path, text)
-        return Written((path,), name)
 
     def _write(self, path: Path, form: FileFormat) -> Written:
         at, decoding = self.now, self._decoding

@@ -25,7 +25,7 @@ from stageguard.review.dispute import Dispute, DisputedStretch
 from stageguard.review.night import GuardResult, NightUnderReview, Revision, pinned_labels
 from stageguard.review.plan import Plan
 from stageguard.review.queue import Queue, QueueStretch
-from stageguard.review.review import AGREEMENT_FILES, ConflictError, Review
+from stageguard.review.review import ConflictError, Review
 from stageguard.review.scorings import blind_agreement, second_scorer
 from stageguard.review.signals import encode_array
 from stageguard.review.state import ReviewState
@@ -100,9 +100,6 @@ def moving_part(review: Review, at: Revision) -> dict[str, Any]:
     """Return the part of the state that actions change, without the slow `queue_part`."""
     state, night, result, settings = at.state, review.night, at.result, at.state.settings
     lost = night.quality_with(state.artefacts)  # 0 clean to 1 lost
-    files = {form.name: form.title for form in review.formats}
-    if night.dispute is not None:
-        files |= {name: about for name, (_, about) in AGREEMENT_FILES.items()}
     agreed = [epoch for epoch, pin in state.pins.items() if pin.is_agreed]
     answer: dict[str, Any] = {
         "name": night.name,
@@ -126,7 +123,7 @@ def moving_part(review: Review, at: Revision) -> dict[str, Any]:
         "blind": state.is_blind,
         "revealed": state.is_revealed,
         "conflict": None,
-        "formats": [{"name": name, "about": about} for name, about in files.items()],
+        "formats": [{"name": form.name, "about": form.title} for form in review.formats],
         "comparisons": [one.to_dict() for one in review.comparisons],
         "can_undo": bool(state.done),
         "can_redo": bool(state.undone),
