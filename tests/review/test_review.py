@@ -271,6 +271,10 @@ def test_pins_that_contradict_one_another_offer_what_to_relax(tmp_path):
         assert at.result.labels[11] == 1
         assert at.result.conflict is None
         assert do(review, do="undo").state.pins == before.state.pins
+    state = review.now.state
+    session.close()
+    session, review = open_review(tmp_path)
+    assert review.now.state == state
     session.close()
 
 

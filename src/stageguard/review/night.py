@@ -379,7 +379,7 @@ def action_record(
     if after.state.is_blind:  # the scorer sees only scored stages
         old, new = (pinned_labels(night, one.state) for one in (before, after))
     record: dict[str, Any] = {}
-    touched = _edited_epochs(before.state, action)
+    touched = _edited_epochs(before.state, after.state, action)
     if touched is not None:
         first, last = touched
         record |= {"first": first, "last": last}
@@ -388,14 +388,11 @@ def action_record(
     return record | {"changed": int(np.count_nonzero(old != new))}
 
 
-def _edited_epochs(state: ReviewState, action: Action) -> tuple[int, int] | None:
-    """Return the first and last epoch that an action sets, takes back or agrees with, or None."""
+def _edited_epochs(before: ReviewState, after: ReviewState, action: Action) -> tuple[int, int] | None:
+    """Return the first and last epoch that an action sets, takes back, agrees with or marks, or None."""
     if action.do in ON_EPOCHS:
         return action.first, action.last
-    if action.do == "several":
-        edits = [each for each in action.actions if each.do in ("set", "clear")]
-        return (min(each.first for each in edits), max(each.last for each in edits)) if edits else None
-    steps = {"undo": state.done, "redo": state.undone}.get(action.do)
+    steps = {"undo": before.done, "redo": before.undone, "several": after.done}.get(action.do)
     epochs = steps[-1].pins if steps else {}
     return (min(epochs), max(epochs)) if epochs else None
 
@@ -417,8 +414,8 @@ def replay(night: NightUnderReview, journal: JournalFile) -> Revision:
 def state_after(night: NightUnderReview, journal: JournalFile) -> ReviewState:
     """Return a person's decisions after all actions of a journal; nothing is decoded."""
     state = night.opening_state(is_blind=journal.head["blind"])
-    # which takes a while to find
-    names = night.profile_names if any("name" in record for record in journal.actions) else ()
+    is_other = any(record.get("do") in ("profile", "several") for record in journal.actions)
+    names = night.profile_names if is_other else ()  # which take a while to find
     for number, record in enumerate(journal.actions, start=2):
         try:
             action = parse_action(record, night.scheme, night.n_epochs, names)

@@ -42,8 +42,6 @@ LEAST_COVERED = 0.5  # share of a night that its recording must cover
 COLUMNS, LOWEST_HZ, HIGHEST_HZ, ROW_HZ = 2000, 0.5, 30.0, 0.5  # of a spectrogram
 BLOCK_SAMPLES = 2**19  # of a recording, processed at a time
 WINDOWS = 8  # a column of a spectrogram is the mean of at most this many windows
-KEPT_SPECTROGRAMS = 8
-KEPT_SCALES = 512
 # The lane of a channel holds nearly all of the night: of pieces all over the night, its scale is the
 # 95th percentile of each piece's 99th, so that a few movements do not count.
 SCALE_PIECES, SCALE_SECONDS, SCALE_MARGIN_SECONDS = 96, 5.0, 2.0
@@ -84,15 +82,8 @@ class ChannelWindow:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all but the values."""
-        return {
-            "name": self.lane.name,
-            "kind": self.kind,
-            "unit": self.unit,
-            "rate": self.rate_hz,
-            **self.scale._asdict(),
-            "samples": len(self.values),
-            "is_reduced": self.is_reduced,
-        }
+        what = {"name": self.lane.name, "kind": self.kind, "unit": self.unit, "rate": self.rate_hz}
+        return what | self.scale._asdict() | {"samples": len(self.values)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,21 +161,21 @@ class RecordingSignals:
 
     def signal(self, lane: Lane) -> Signal:
         """Return the channel of a lane, or the difference of its two channels."""
-        names = [lane.plus] if lane.minus is None else [lane.plus, lane.minus]
-        for name in names:
-            if name not in self._channels:
+        for name in (lane.plus, lane.minus):
+            if name is not None and name not in self._channels:
                 known = ", ".join(self._channels)
                 raise InputError(f"there is no channel {checks.shown(name)}, expected one of {known}.")
-        first, *others = (self._channels[name] for name in names)
-        if not others:
+        first = self._channels[lane.plus]
+        if lane.minus is None:
             return first
+        second = self._channels[lane.minus]
         for what, title in ALIKE.items():
-            one, other = getattr(first, what), getattr(others[0], what)
+            one, other = getattr(first, what), getattr(second, what)
             if one != other:
                 raise InputError(
                     f"{lane.minus} cannot be subtracted from {lane.plus}: {title} is {other} and {one}."
                 )
-        samples = subtract_samples(first.samples, others[0].samples)
+        samples = subtract_samples(first.samples, second.samples)
         return Signal(f"{lane.plus}-{lane.minus}", samples, first.rate_hz, first.unit)
 
     def _scale(self, lane: Lane, signal: Signal) -> ChannelScale:
@@ -192,8 +183,6 @@ class RecordingSignals:
         key = lane.plus, lane.minus, lane.filters
         with self._scale_lock:  # the page asks for several windows at once
             if key not in self._scales:
-                while len(self._scales) >= KEPT_SCALES:
-                    del self._scales[next(iter(self._scales))]
                 seconds = self._n_epochs * self._epoch_seconds
                 self._scales[key] = _scale_of(signal, self._begins, seconds, lane.filters)
             return self._scales[key]
@@ -206,8 +195,6 @@ class RecordingSignals:
         name, signal = lane.name, self.signal(lane)
         with self._lock:
             if name not in self._spectrograms:
-                while len(self._spectrograms) >= KEPT_SPECTROGRAMS:
-                    del self._spectrograms[next(iter(self._spectrograms))]
                 seconds = self._n_epochs * self._epoch_seconds
                 n_columns = min(self._n_epochs, COLUMNS)
                 powers = _powers(signal, self._begins, seconds, n_columns)
@@ -297,13 +284,11 @@ def _mastoid_pairs(channels: Mapping[str, Signal]) -> list[tuple[str, str | None
     by_site = {_site(name): name for name in reversed(list(channels))}
     pairs: list[tuple[str, str | None]] = []
     for site, references in DERIVED.items():
-        other = next((by_site[name] for name in references if name in by_site), None)
-        if site not in by_site or other is None:
+        name, other = by_site.get(site), next((by_site[one] for one in references if one in by_site), None)
+        if name is None or other is None or f"{name}-{other}" in channels:
             continue
-        first, second = channels[by_site[site]], channels[other]
-        is_alike = all(getattr(first, what) == getattr(second, what) for what in ALIKE)
-        if is_alike and f"{by_site[site]}-{other}" not in channels:
-            pairs.append((by_site[site], other))
+        if all(getattr(channels[name], what) == getattr(channels[other], what) for what in ALIKE):
+            pairs.append((name, other))
     return pairs
 
 
@@ -381,13 +366,12 @@ def _read_filtered(
 def _sections(filters: Filters, rate_hz: float) -> Floats | None:
     """Return second-order sections; frequencies above half the rate are ignored."""
     scipy_signal = library("scipy.signal", "filters", "review")
-    half = rate_hz / 2
-    parts = []
-    if filters.low is not None and filters.low < half:
-        parts.append(scipy_signal.butter(ORDER, filters.low, "highpass", fs=rate_hz, output="sos"))
-    if filters.high is not None and filters.high < half:
-        parts.append(scipy_signal.butter(ORDER, filters.high, "lowpass", fs=rate_hz, output="sos"))
-    if filters.notch is not None and filters.notch < half:
+    parts = [
+        scipy_signal.butter(ORDER, limit, kind, fs=rate_hz, output="sos")
+        for limit, kind in ((filters.low, "highpass"), (filters.high, "lowpass"))
+        if limit is not None and limit < rate_hz / 2
+    ]
+    if filters.notch is not None and filters.notch < rate_hz / 2:
         ends = scipy_signal.iirnotch(filters.notch, NOTCH_QUALITY, fs=rate_hz)
         parts.append(scipy_signal.tf2sos(*ends))
     return np.concatenate(parts) if parts else None
