@@ -330,6 +330,10 @@ def test_a_full_disk_leaves_nothing_under_the_name(run, tmp_path, monkeypatch):
     assert mentions(error_line(ran), "out.parquet", "No space left")
     assert {each.name for each in tmp_path.iterdir()} == {"in.parquet", ".out.parquet.parts"}
     monkeypatch.undo()
+    (tmp_path / "out.parquet").write_text("mine")  # since the run ended
+    assert "exists already" in error_line(run("decode", path, "-p", PROFILE, "-o", tmp_path / "out.parquet"))
+    assert (tmp_path / "out.parquet").read_text() == "mine"
+    (tmp_path / "out.parquet").unlink()
     assert (
         "2 nights: 2 done before, 0 decoded."
         in run("decode", path, "-p", PROFILE, "-o", tmp_path / "out.parquet").out

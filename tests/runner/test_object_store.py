@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -197,29 +196,6 @@ def test_a_killed_run_goes_on_with_the_same_call(store, tmp_path, run, jobs):
     assert {name: data for name, data in whole.items() if name.startswith("out/n")} == {
         name: data for name, data in again.items() if name.startswith("out/n")
     }
-
-
-@pytest.mark.slow
-def test_a_killed_worker_is_one_failure_and_the_same_call_finishes(store, tmp_path, run):
-    psutil = pytest.importorskip("psutil")
-    for number in range(30):
-        path = write_night(tmp_path / "n.csv", hours=1, seed=number)
-        store.pipe(f"{store.bucket}/nights/n{number}.csv", path.read_bytes())
-    source, out = f"{store.bucket}/nights", f"{store.bucket}/out"
-    process = decode_in_process(source, "-p", PROFILE, "-o", out, "--jobs", "2")
-    deadline = time.monotonic() + 60
-    while len(store.find(out)) < 4 and time.monotonic() < deadline:
-        time.sleep(0.02)
-    workers = [
-        each
-        for each in psutil.Process(process.pid).children(recursive=True)
-        if {"spawn_main", "forkserver"} & set(re.findall(r"\w+", str(each.cmdline())))
-    ]
-    assert workers
-    workers[-1].kill()
-    process.wait(timeout=120)
-    assert run("decode", source, "-p", PROFILE, "-o", out).code == 0
-    assert sum(name.endswith(".hypnogram.json") for name in contents(store, "out")) == 30
 
 
 @pytest.fixture

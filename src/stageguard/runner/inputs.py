@@ -44,7 +44,6 @@ from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_one import DecodeOptions
 from stageguard.runner.manifest import COHORT_TABLE, FAILURES_TABLE, METHODS_TEXT
-from stageguard.runner.run import file_key
 from stageguard.storage import files_in, is_folder
 
 OWN_SUFFIXES = (
@@ -321,14 +320,7 @@ def read_samples(path: Path, kind: Kind) -> list[Input]:
     """Return the nights of a list; a density is in `probabilities`, a hypnogram in any column of files."""
     columns = ("probabilities",) if kind == "density" else FILE_COLUMNS
     used = ("probabilities", "edf") if kind == "density" else FILE_COLUMNS  # scorings are not decoded
-    nights = [_sample(path, number, row, columns, used) for number, row in numbered_rows(path, columns)]
-    first: dict[str, str] = {}
-    for night in nights:  # on many systems, such names are one file
-        other = first.setdefault(file_key(night.id), night.id)
-        if other != night.id:
-            how = "in case" if other.casefold() == night.id.casefold() else "in how accents are written"
-            raise file_error(path, f"the ids {other!r} and {night.id!r} differ {how} only. Rename one.")
-    return nights
+    return [_sample(path, number, row, columns, used) for number, row in numbered_rows(path, columns)]
 
 
 def describe_by(path: Path, nights: Sequence[Input]) -> tuple[list[Input], list[str]]:
