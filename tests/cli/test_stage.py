@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from recording_files import Channel, sleep_edf_night, write_edf
 from stageguard.profile.stagers import KNOWN_STAGERS
 from stageguard.review.opening import ReviewRequest
 from stageguard.review.review import ReviewSession
+from stageguard.runner import stage_files
 from stageguard.staging import Stager
 
 pytestmark = pytest.mark.filterwarnings("ignore::stageguard.StageGuardWarning")  # many changes
@@ -54,7 +56,28 @@ def run_theirs(recording):
     return sg.Hypnodensity(rows, "aasm5", 30.0)
 
 
+def run_in_three(recording):
+    rows = probabilities_of(recording)[:, :3]
+    return sg.Hypnodensity(rows / rows.sum(axis=1, keepdims=True), "wnr3", 30.0)
+
+
 THEIRS = Stager(KNOWN_STAGERS["gssc"], run_theirs, package="", optional=("eog",), least_hz=50.0)
+IN_THREE = Stager(replace(KNOWN_STAGERS["sleepecg"], trained=None), run_in_three, package="")
+
+
+@pytest.fixture(autouse=True)
+def plug_ins(monkeypatch):
+    """Stagers of another package, quick enough for every test."""
+
+    class Entry:
+        def __init__(self, name, stager):
+            self.name, self.load, self.module, self.dist = name, lambda: stager, "theirs", None
+
+    entries = [Entry("theirs", THEIRS), Entry("in-three", IN_THREE)]
+    monkeypatch.setattr("stageguard.staging.entry_points", lambda group: entries)
+    stage_files._loaded.cache_clear()
+    yield
+    stage_files._loaded.cache_clear()
 
 
 def staging_record(folder, name="night"):
