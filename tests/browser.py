@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -42,6 +42,30 @@ def browser() -> Iterator[Browser]:
         launched = driver.chromium.launch(executable_path=str(CHROMIUM), args=[*FLAGS], env=environment)
         yield launched
         launched.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
+    """Open a page as a file from disk; nothing may be said on the console, thrown or asked of a network."""
+    opened, said = [], []
+
+    def open_at(html: str, *, width: int = 1400, scheme: Literal["light", "dark"] = "light") -> Page:
+        file = tmp_path / "night.html"
+        file.write_text(html, encoding="utf-8")
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page.set_default_timeout(8000)
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("dialog", lambda dialog: (said.append(f"dialog {dialog.message}"), dialog.dismiss()))
+        page.on("request", lambda request: said.append(request.url) if "://" in request.url[7:] else None)
+        page.goto(file.as_uri())
+        opened.append(page)
+        return page
+
+    yield open_at
+    for page in opened:
+        page.close()
+    assert said == []
 
 
 def violations(page: Page) -> list[str]:

@@ -13,6 +13,7 @@ import hypothesis
 import pytest
 
 from browser import browser as browser
+from browser import open_page as open_page
 from browser import why_not
 from stageguard.errors import StageGuardWarning
 from stageguard.runner.stopping import STOPS

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -17,30 +15,7 @@ from browser import violations
 from stageguard.guard.explain import in_bouts
 from stageguard.night.colours import PAGE, STAGES
 
-Open = Callable[..., Any]
 SAMPLES = ["full", "mouse"]
-
-
-@pytest.fixture
-def open_page(browser, tmp_path) -> Iterator[Open]:
-    """Open a report as a file from disk; nothing may be said on the console or thrown."""
-    pages, said = [], []
-
-    def opened(html: str, *, width: int = 1400, scheme: str = "light") -> Any:
-        file = tmp_path / "night.html"
-        file.write_text(html, encoding="utf-8")
-        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.on("dialog", lambda dialog: (said.append(f"dialog {dialog.message}"), dialog.dismiss()))
-        page.goto(file.as_uri())
-        pages.append(page)
-        return page
-
-    yield opened
-    for page in pages:
-        page.close()
-    assert said == []
 
 
 def sentence(change: sg.Change) -> str:

@@ -124,18 +124,14 @@ def test_cards_without_verdicts_are_pages_too(n_people, n_scorers):
     assert page.count("healthy adults") == (n_scorers == 1)  # the source of the table is said once
 
 
-def test_a_card_prints_on_one_page_and_can_be_read_aloud(card, browser, tmp_path):
-    file = tmp_path / "card.html"
-    file.write_text(grade_page(card), encoding="utf-8")
-    page = browser.new_page()
-    page.goto(file.as_uri())
+def test_a_card_prints_on_one_page_and_can_be_read_aloud(card, open_page):
+    page = open_page(grade_page(card))
     assert violations(page) == []
     printed = page.pdf(prefer_css_page_size=True)
-    page.close()
     assert re.findall(rb"/Type\s*/Pages\b.*?/Count (\d+)", printed, re.DOTALL) == [b"1"]
 
 
-def test_a_wide_screen_shows_every_column_of_wide_numbers(browser, tmp_path):
+def test_a_wide_screen_shows_every_column_of_wide_numbers(open_page):
     shown = made_card(3)
     limits = {"bias": -21.7, "bias_low": -26.9, "bias_high": -16.5, "low": -179.0, "high": 131.5}
     wide = {"typical": Ratio(12.55, 11.84, 13.52), "mean": Ratio(11.98, 11.44, 12.71), "people_needed": 1734}
@@ -144,10 +140,5 @@ def test_a_wide_screen_shows_every_column_of_wide_numbers(browser, tmp_path):
         for key, each in shown.items()
     }
     object.__setattr__(shown, "grades", grades)
-    file = tmp_path / "card.html"
-    file.write_text(grade_page(shown), encoding="utf-8")
-    page = browser.new_page(viewport={"width": 1400, "height": 1000})
-    page.goto(file.as_uri())
-    hidden = page.evaluate("(e => e.scrollWidth - e.clientWidth)(document.querySelector('.scroll'))")
-    page.close()
-    assert hidden <= 0
+    hidden = "(e => e.scrollWidth - e.clientWidth)(document.querySelector('.scroll'))"
+    assert open_page(grade_page(shown)).evaluate(hidden) <= 0
