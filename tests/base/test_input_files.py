@@ -79,7 +79,7 @@ def test_other_nights_go_on(run, tmp_path, command):
     files = [tmp_path / name for name in ("digits.json", "loop.txt", "good.txt")]
     own = ("--to", "usleep-hyp", "-o", tmp_path / "out") if command == "convert" else ("-p", PROFILE)
     ran = run(command, *files, *own, "--json")
-    nights = ran.nights if command == "stats" else ran.json
+    nights = ran.nights if command == "stats" else ran.lines
     assert ran.code == 3
     assert [night["ok"] for night in nights] == [False, False, True], nights
     assert mentions(nights[1]["error"], "loop.txt", "symbolic links")
