@@ -179,8 +179,9 @@ def table_of(
     nights = list(recording.scorings.values())
     for night in nights:
         if abs(night.epoch_seconds - (table.epoch_seconds or 0.0)) > 1e-6:
-            found = f"is scored in epochs of {night.epoch_seconds:g} s and features have {table.epoch_seconds:g} s"
-            raise InputError(f"{recording.id}: {found}, expected the same epoch_seconds.")
+            lengths = f"{night.epoch_seconds:g} s and features have {table.epoch_seconds:g} s"
+            found = f"{recording.id}: is scored in epochs of {lengths}"
+            raise InputError(f"{found}, expected the same epoch_seconds.")
     try:
         scored = (nights[0] if len(nights) == 1 else consensus(nights)).merge(scheme)
     except InputError as error:
