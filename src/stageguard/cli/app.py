@@ -23,12 +23,12 @@ COMMANDS = {
     },
     "Look": {
         "report": "One night, or a cohort, as one HTML page.",
-        "stats": "Sleep statistics of nights and groups: before, after, in the range of experts?",
-        "compare": "Agreement of hypnograms with an expert's, and several experts as one.",
+        "stats": "Sleep statistics of nights and groups, and the range of experts.",
+        "compare": "Agreement with an expert, and several experts as one.",
         "grade": "Which statistics of a stager are as accurate as an expert's.",
     },
     "Files": {
-        "convert": "Convert between the formats of sleep tools, or average several stagers.",
+        "convert": "Convert between formats, or average several stagers.",
         "verify": "Check an output by decoding it again.",
         "profiles": "List the built-in profiles, or show one.",
     },

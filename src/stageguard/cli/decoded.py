@@ -25,11 +25,12 @@ from stageguard.cli.outcomes import (
     print_review,
     print_verdict,
 )
-from stageguard.cli.render import print_line
+from stageguard.cli.render import print_line, show
 from stageguard.cli.terminal import Console, count, one_line, print_error
 from stageguard.formats.outputs import POSTERIOR_MEANING
 from stageguard.night.quantities import EARLY_WORDS
-from stageguard.report.summary import HEADLINES, DecodingSummary, shown
+from stageguard.report.summary import HEADLINES, DecodingSummary
+from stageguard.report.table import Cell, Table, numbers, words
 from stageguard.report.words import few, looking_like_experts, steering_words
 from stageguard.runner.manifest import FAILURES_TABLE, DecodedFile, Manifest
 from stageguard.runner.run import Outcome
@@ -183,33 +184,24 @@ def _print_posterior(posterior: Mapping[str, Any], out: Console) -> None:
 def _print_cohort(manifest: Manifest, out: Console) -> None:
     """Print a row for each of a few nights, or percentiles over many, and the nights to look at."""
     rows = manifest.nights
-    columns = (">epochs", ">changed (%)", ">joint score", ">FI before", ">FI after")
-    decimals = (0, 1, 2, 3, 3)
-    numbers = np.array(
-        [
-            (row.n_epochs, 100 * row.n_changed / row.n_epochs, row.joint_after, row.fi_before, row.fi_after)
-            for row in rows
-        ]
+    columns = (
+        *(*words("night"), *numbers("epochs"), *numbers("changed (%)", digits=1)),
+        *(*numbers("joint score", digits=2), *numbers("FI before", "FI after", digits=3)),
     )
+    values = [
+        (row.n_epochs, 100 * row.n_changed / row.n_epochs, row.joint_after, row.fi_before, row.fi_after)
+        for row in rows
+    ]
+    cells: list[tuple[Cell, ...]]
     if len(rows) <= MOST_ROWS:
-        table = [
-            (row.id, *map(shown, values, decimals))
-            for row, values in zip(rows, numbers.tolist(), strict=True)
-        ]
-        out.table(("night", *columns), table)
+        cells = [(one_line(row.id), *each) for row, each in zip(rows, values, strict=True)]
     else:
-        known = [column[~np.isnan(column)] for column in numbers.T]
-        table = [
-            (
-                title,
-                *(
-                    shown(float(np.percentile(values, share)) if len(values) else NAN, digits)
-                    for values, digits in zip(known, decimals, strict=True)
-                ),
-            )
+        known = [column[~np.isnan(column)] for column in np.array(values).T]
+        cells = [
+            (title, *(float(np.percentile(each, share)) if len(each) else NAN for each in known))
             for title, share in PERCENTILES.items()
         ]
-        out.table(("over all nights", *columns), table)
+    show(Table(columns, cells), out)
     judged = [row.joint.looks_like_experts for row in rows]
     out.print(looking_like_experts(judged, [one_line(row.id) for row in rows]))
     early = [one_line(row.id) for row in rows if row.early_rem_removed]
