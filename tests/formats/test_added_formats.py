@@ -32,6 +32,9 @@ NO_FORM = read
 def of(**changes):
     given = {"name": "mylab", "title": "stages", "suffixes": (".mylab",), "sniff": FORM.sniff, "stages": read}
     return FileFormat(**{**given, **changes})
+
+
+HASTY = of(sniff=lambda head, path: head.split(b"\\n")[7].startswith(b"#MyLab"))
 """
 MISTAKES = {
     "a suffix that is a list": "suffixes=['.mylab']",
@@ -63,6 +66,15 @@ def test_another_package_adds_a_format(provide, tmp_path):
     night = sg.read_hypnogram(path)
     assert night.stages.tolist() == ["W", "N2", "R"] * 10
     assert night == sg.read_hypnogram(path, format="mylab")
+
+
+def test_a_sniff_that_fails_hides_no_other_format(provide, tmp_path):
+    provide("mylab_formats:HASTY")
+    path = tmp_path / "night.txt"
+    path.write_text("W\nN2\nR\n", encoding="utf-8")
+    with pytest.warns(InstallationWarning, match=naming("'mylab'", "night.txt", "IndexError")):
+        night = sg.read_hypnogram(path, epoch_seconds=30)
+    assert night.stages.tolist() == ["W", "N2", "R"]
 
 
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)

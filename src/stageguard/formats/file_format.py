@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from stageguard import checks
-from stageguard.errors import InputError
+from stageguard.errors import InputError, InstallationWarning, fault_text, warn
 from stageguard.formats.night import Events, FileOptions, Night, RawDensity, RawHypnogram
 from stageguard.formats.sniffing import Sniff
 
@@ -89,5 +89,10 @@ class FileFormat:
 
     def may_be(self, kind: Kind, head: bytes, path: Path) -> bool:
         """Whether a file that begins with `head` may have this format, to be read as this kind."""
-        sniff = self.sniff_stages if kind == "hypnogram" else None
-        return (sniff or self.sniff)(head, path)
+        sniff = (self.sniff_stages if kind == "hypnogram" else None) or self.sniff
+        try:
+            return bool(sniff(head, path))
+        except Exception as error:  # of another package's format, which is asked about every file
+            told = f"format {self.name!r} cannot judge {path.name} ({fault_text(error)})."
+            warn(told, InstallationWarning)
+            return False
