@@ -157,30 +157,6 @@ class NightUnderReview:
         return Hypnogram(labels, *described, offset_seconds=density.offset_seconds)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Qualities:
-    """The signal quality with which a night is decoded, and the one with which its strength was chosen."""
-
-    now: Floats | None
-    at_choice: Floats | None
-    n_epochs: int
-
-    @property
-    def differing(self) -> dict[int, float] | None:
-        """Values with which the strength was chosen, of the epochs in which they are other ones than now."""
-        now, then = (np.zeros(self.n_epochs) if one is None else one for one in (self.now, self.at_choice))
-        epochs = np.flatnonzero(np.asarray(now) != np.asarray(then)).tolist()
-        return {epoch: float(then[epoch]) for epoch in epochs} or None
-
-
-def quality_at(night: NightUnderReview, state: ReviewState | None = None) -> Qualities:
-    """Return the signal quality under a person's decisions, or as the review is begun."""
-    if state is None:
-        state = ReviewState(GuardSettings(night.profile.name))
-    at_choice = night.quality_for_strength(state.settings)
-    return Qualities(night.quality_with(state.artefacts), at_choice, night.n_epochs)
-
-
 @dataclass(frozen=True, eq=False)
 class GuardResult:
     """The result of the guard for a night; pins always hold."""

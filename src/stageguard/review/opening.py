@@ -33,7 +33,8 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.timing import recording_start, with_start
 from stageguard.profile.profile import Profile
 from stageguard.review.journal import ADJUDICATES
-from stageguard.review.night import NightUnderReview, Qualities, quality_at
+from stageguard.review.night import NightUnderReview
+from stageguard.review.state import ReviewState
 from stageguard.runner.decode_one import DecodeOptions, read_with, refuse_output
 from stageguard.runner.staging_record import read_record
 from stageguard.runner.verify import check_input, check_profile, decode_recorded, errors_of_record
@@ -72,15 +73,18 @@ def recorded_options(
     night: NightUnderReview,
     pins: Mapping[int, str] | None,
     strength_pins: Mapping[int, str] | None,
-    quality: Qualities,
+    state: ReviewState,
 ) -> dict[str, Any]:
     """Return all options besides file and profile, as `decode` records them."""
+    quality, chosen_with = night.quality_with(state.artefacts), night.quality_for_strength(state.settings)
+    now, then = (np.zeros(night.n_epochs) if one is None else one for one in (quality, chosen_with))
+    differing = np.flatnonzero(np.asarray(now) != np.asarray(then)).tolist()
     options = replace(
         night.reading,
         pins=dict(pins) if pins else None,
         strength_pins=None if strength_pins is None else dict(strength_pins),
-        quality=quality.now,
-        strength_quality=quality.differing,
+        quality=quality,
+        strength_quality={epoch: float(then[epoch]) for epoch in differing} or None,
     )
     return options.record(night.start)
 
@@ -170,7 +174,7 @@ def _read_expert(request: ReviewRequest, night: NightUnderReview) -> Hypnogram:
 def head_of(night: NightUnderReview, folder: Path, scorer: str, *, is_blind: bool) -> dict[str, Any]:
     """Return the first line of a journal: the night, the scorer, and the options."""
     quality = night.reading.quality
-    dispute = night.dispute
+    dispute, opening = night.dispute, night.opening_state(is_blind=True)
     between = {} if dispute is None else {ADJUDICATES: [dict(one.place) for one in dispute.opinions]}
     return {
         "scorer": scorer,
@@ -183,7 +187,7 @@ def head_of(night: NightUnderReview, folder: Path, scorer: str, *, is_blind: boo
         },
         "probabilities": _sha256(night.density.probabilities),
         "source": describe_file(night.source) | {"path": relative_path(night.source, folder)},
-        "options": plain(recorded_options(night, None, night.reading.strength_pins, quality_at(night))),
+        "options": plain(recorded_options(night, None, night.reading.strength_pins, opening)),
         "quality": None if quality is None else plain(np.asarray(quality)),
         "pins": {str(epoch): night.scheme.names[pin.stage] for epoch, pin in night.pins.items()},
         "profile": describe_profile(night.profile),

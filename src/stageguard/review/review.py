@@ -38,7 +38,6 @@ from stageguard.review.night import (
     guard_anyway,
     next_revision,
     pinned_labels,
-    quality_at,
     relaxations,
     replay,
     state_after,
@@ -223,18 +222,16 @@ class Review:
         _, chosen_with = chosen_strength(self.night, at.state.settings)
         strength_pins = {epoch: names[stage] for epoch, stage in chosen_with.items()}
         measures = measures_of(result, self.night.statistics)
-        quality, artefacts = quality_at(self.night, at.state), sorted(at.state.artefacts)
-        marked = {"artefact_epochs": artefacts} if artefacts else {}
         self._is_named = True
         written = write_decoding(
             result,
             path,
             source_path=source,
             options=recorded_options(
-                self.night, pins, None if strength_pins == pins else strength_pins, quality
+                self.night, pins, None if strength_pins == pins else strength_pins, at.state
             )
-            | {"reviewed_by": self.scorer, "review": self.journal.place() | marked},
-            quality=quality.now,
+            | {"reviewed_by": self.scorer, "review": self.journal.place()},
+            quality=self.night.quality_with(at.state.artefacts),
             notes=self.night.notes,
             joint_score=asdict(measures.joint),
             measured=measures.to_dict(),
