@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import logging
 import socket
 from pathlib import Path
 from urllib.parse import quote
@@ -376,18 +375,3 @@ def test_artefacts_are_the_quality_that_the_page_shows(client):
     assert array(state["quality"], np.uint8)[:3].tolist() == [100, 0, 100]
     assert array(state["artefact"], np.int8)[:3].tolist() == [0, 1, 0]
     assert state["settings"]["can_choose"]
-
-
-def test_a_server_leaves_the_logs_of_its_process_open():
-    """Uvicorn's own set-up closes every handler, and some close the stream that they write to."""
-    closed = []
-
-    class Remembering(logging.NullHandler):
-        def close(self) -> None:
-            closed.append(self)
-            super().close()
-
-    handler = Remembering()
-    server = ReviewServer(ReviewSession([], "anna"))
-    server._socket.close()
-    assert handler not in closed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -209,22 +208,6 @@ def test_channels_that_are_not_alike_have_no_difference(tmp_path, lane, words):
     signals = RecordingSignals(write_edf(tmp_path / "a.edf", parts), night())
     with pytest.raises(InputError, match=naming(*words)):
         signals.window(0, 1, [lane])
-
-
-def test_bytes_of_a_window_are_its_description_and_its_samples(tmp_path):
-    eeg, emg = channel("EEG C4-M1", SECONDS, RATE), channel("EMG chin", SECONDS, 2 * RATE)
-    signals = RecordingSignals(write_edf(tmp_path / "a.edf", [eeg, emg]), night())
-    window = signals.window(2, 1, [Lane("EEG C4-M1"), Lane("EMG chin")])
-    sent = window.to_bytes()
-    length = int.from_bytes(sent[:4], "little")
-    described = json.loads(sent[4 : 4 + length])
-    assert length % 4 == 0
-    assert [(each["name"], each["rate"], each["samples"]) for each in described["channels"]] == [
-        ("EEG C4-M1", RATE, 30 * RATE),
-        ("EMG chin", 2 * RATE, 60 * RATE),
-    ]
-    floats = np.frombuffer(sent[4 + length :], "<f4")
-    np.testing.assert_array_equal(floats, np.concatenate([each.values for each in window.channels]))
 
 
 def test_usual_filters_are_those_of_the_kind_of_channel(tmp_path):

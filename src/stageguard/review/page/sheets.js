@@ -88,9 +88,9 @@ export class Sheets {
     const focused = sheet.contains(document.activeElement) ? document.activeElement.id : "";
     const fresh = TABS[index].fill(this.desk, sheet);
     if (!fresh) return; // brought up to date in place
-    sheet.replaceChildren(...fresh);
+    replaceAround(sheet, fresh);
     sheet.scrollTop = scroll;
-    if (focused) byId(focused)?.focus({ preventScroll: true });
+    if (focused && document.activeElement.id !== focused) byId(focused)?.focus({ preventScroll: true });
     this.marked = null;
   }
 
@@ -106,6 +106,20 @@ export class Sheets {
     const top = row.offsetTop - sheet.scrollTop; // offsetTop is relative to the sheet
     if (top < 0 || top + row.offsetHeight > sheet.clientHeight) sheet.scrollTop = row.offsetTop - sheet.clientHeight / 2;
   }
+}
+
+/** Replace the children of a sheet, but not one with a choice that has the focus and comes again: it may be open. */
+function replaceAround(sheet, fresh) {
+  const field = document.activeElement;
+  const kept = field.tagName === "SELECT" ? [...sheet.children].find((child) => child.contains(field)) : null;
+  const place = kept ? fresh.findIndex((node) => node.querySelector(`#${field.id}`)) : -1;
+  if (place < 0) {
+    sheet.replaceChildren(...fresh);
+    return;
+  }
+  for (const child of [...sheet.children]) if (child !== kept) child.remove();
+  kept.before(...fresh.slice(0, place));
+  kept.after(...fresh.slice(place + 1));
 }
 
 function queueSheet(desk) {
