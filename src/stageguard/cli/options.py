@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import click
-from click.shell_completion import CompletionItem
 
 from stageguard.cli.command import MORE, more, option, packed
 from stageguard.errors import InputError, StageGuardError
@@ -94,19 +93,9 @@ class NumberOrWord(Number):
         super().__init__(min=min, max=max)
         self._words = words
 
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """Return what the help shows for the value."""
-        return "|".join((*self._words, "NUMBER"))
-
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the word or the number."""
         return value if value in self._words else super().convert(value, param, ctx)
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Return the words that begin like this."""
-        return [CompletionItem(word) for word in self._words if word.startswith(incomplete)]
 
 
 class Time(click.ParamType):  # type: ignore[type-arg] # older versions of click take none
