@@ -33,8 +33,8 @@ class JournalResult:
     stages: Hypnogram  # of a blind review or an adjudication only the decided epochs, else all
 
 
-def journal_result(night: NightUnderReview, journal: JournalFile) -> JournalResult:
-    """Return the result of a journal of a night, under the profile that it records."""
+def night_of(night: NightUnderReview, journal: JournalFile) -> NightUnderReview:
+    """Return a night with the profile and the pins that a journal of it records."""
     try:
         profile = Profile.from_dict(journal.head["profile"]["definition"])
         pins = {int(epoch): str(stage) for epoch, stage in journal.head["pins"].items()}
@@ -42,6 +42,12 @@ def journal_result(night: NightUnderReview, journal: JournalFile) -> JournalResu
         _ = same.pins  # which must be stages of the profile
     except MALFORMED:
         raise file_error(journal.path, "its first line is incomplete or was edited.") from None
+    return same
+
+
+def journal_result(night: NightUnderReview, journal: JournalFile) -> JournalResult:
+    """Return the result of a journal of a night, under the profile that it records."""
+    same = night_of(night, journal)
     at = replay(same, journal)
     is_partial = at.state.is_blind or same.dispute is not None
     labels = pinned_labels(same, at.state) if is_partial else at.result.labels

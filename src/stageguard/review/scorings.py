@@ -8,6 +8,7 @@ that were scored blind. Corrected epochs alone are a biased sample of a night an
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
@@ -21,10 +22,11 @@ from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
 from stageguard.review.journal import MALFORMED, REVIEW_SUFFIX, read_journal
-from stageguard.review.night import Revision, guard, pinned_labels
+from stageguard.review.night import Revision, guard, pinned_labels, state_after
 from stageguard.review.queue import queue_of
-from stageguard.review.results import JournalResult, check_complete, journal_result, reopen
+from stageguard.review.results import JournalResult, check_complete, night_of, reopen
 from stageguard.review.review import Review
+from stageguard.review.state import ReviewState
 
 
 def least_epochs(n_epochs: int) -> int:
@@ -41,17 +43,17 @@ def second_scorer(review: Review, at: Revision, *, is_complete: bool) -> dict[st
     Of several other scorers, it is the one who has decided most epochs. Kappa is over the epochs that both
     have decided: the others have the guard's stages in both reviews.
     """
-    others = [] if review.night.dispute is not None else list(_other_results(review))
+    others = [] if review.night.dispute is not None else list(_other_scorers(review))
     if not others:
         return None
-    other = max(others, key=lambda result: len(result.at.state.pins))
-    night, states = review.night, (other.at.state, at.state)
+    scorer, state = max(others, key=lambda other: len(other[1].pins))
+    night, states = review.night, (state, at.state)
     both, least = len(states[0].pins.keys() & states[1].pins.keys()), least_epochs(night.n_epochs)
     kappa = float("nan")
     if is_complete and both >= least:
         kappa = agreement(*(night.hypnogram(pinned_labels(night, state)) for state in states)).kappa
     return {
-        "scorer": other.scorer,
+        "scorer": scorer,
         "scored": len(states[0].pins),
         "of": night.n_epochs,
         "both": both,
@@ -83,32 +85,26 @@ def blind_agreement(review: Review, at: Revision) -> dict[str, Any] | None:
     return told | {"kappa": {name: None if isnan(kappa) else kappa for name, kappa in kappas.items()}}
 
 
-def _other_results(review: Review) -> Iterator[JournalResult]:
-    """Yield the results of other scorers' journals in the same folder; a changed journal is read again."""
-    own_path, head = review.journal.path, review.journal.head
-    for path in sorted(own_path.parent.glob(f"*{REVIEW_SUFFIX}")):
-        if path.name == own_path.name or not path.name.startswith(f"{review.night.name}."):
+def _other_scorers(review: Review) -> Iterator[tuple[str, ReviewState]]:
+    """Yield other scorers with journals in the same folder, and their decisions."""
+    own, head = review.journal.path, review.journal.head
+    for path in sorted(own.parent.glob(f"{glob.escape(review.night.name)}.*{REVIEW_SUFFIX}")):
+        if path.name == own.name:
             continue
         try:
-            result = _cached_result(review, path, head)
+            facts = path.stat()
+            key = facts.st_size, facts.st_mtime_ns
+            if path not in review.others or review.others[path][0] != key:
+                journal = read_journal(path)
+                keys = ("night", "probabilities", "quality", "options")
+                is_scorer = bool(journal.head) and not journal.is_adjudication
+                is_same = is_scorer and all(journal.head.get(key) == head[key] for key in keys)
+                state = state_after(night_of(review.night, journal), journal) if is_same else None
+                review.others[path] = key, None if state is None else (journal.scorer, state)
         except (StageGuardError, OSError, *MALFORMED):  # just being written, or not a review
             continue
-        if result is not None:
-            yield result
-
-
-def _cached_result(review: Review, path: Path, head: Any) -> JournalResult | None:
-    facts = path.stat()
-    key = path, facts.st_size, facts.st_mtime_ns
-    cached = review.others.get(path)
-    if cached is None or cached[0] != key:
-        journal = read_journal(path)
-        keys = ("night", "probabilities", "quality", "options")
-        is_scorer = bool(journal.head) and not journal.is_adjudication
-        is_same = is_scorer and all(journal.head.get(key) == head[key] for key in keys)
-        cached = review.others[path] = (key, journal_result(review.night, journal) if is_same else None)
-    result: JournalResult | None = cached[1]
-    return result
+        if review.others[path][1] is not None:
+            yield review.others[path][1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
