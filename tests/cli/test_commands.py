@@ -47,22 +47,6 @@ def test_show_tells_whom_a_profile_is_not_for(run, name):
     assert sg.Profile.from_dict(run("profiles", "show", name, "--json").json["definition"]) == profile
 
 
-@pytest.mark.parametrize("name", sg.profiles())
-def test_show_describes_the_rule_and_the_clock_that_act(run, name):
-    """Once, every rule but `match` was called a band, and the clock was not mentioned."""
-    profile = sg.Profile.load(name)
-    rules = " ".join(run("profiles", "show", name).out.partition("Rules")[2].split())
-    assert ("times the experts'" in rules) == (
-        profile.strength is not None and profile.strength.rule == "band"
-    )
-    if profile.strength is not None and profile.strength.rule == "target":
-        above = profile.strength.act_above * profile.strength.fi_target
-        assert mentions(rules, f"{profile.strength.fi_target:g}", "above", f"{above:.3f}")
-    assert ("clock off" in rules) == (profile.clock is None)
-    if profile.clock is not None:
-        assert mentions(rules, "R", "40 min")
-
-
 def test_show_and_path_take_own_files(run, tmp_path):
     own = tmp_path / "own.toml"
     sg.Profile.load("human-psg-3").replace(name="own").save(own)

@@ -259,14 +259,6 @@ def test_a_folder_for_each_scorer_gives_many_nights(run, panel, tmp_path):
     assert mentions(run("compare", *panel, "--consensus", "out").err, "n0.tsv")
 
 
-def test_a_night_with_other_epochs_fails_and_the_others_go_on(run, panel, tmp_path):
-    (tmp_path / "ben" / "n1.txt").write_text("W\nN1\nR\nN3\n")
-    ran = merge(run, *panel, to="out")
-    assert ran.code == 3
-    assert mentions(ran.out, "2 nights")
-    assert mentions(" ".join(ran.err.split()), "n1.txt", 4, 80)
-
-
 def test_what_cannot_be_merged_is_one_line(run, panel, tmp_path):
     for again in ("anna/n0.txt", tmp_path / "anna" / "n0.txt"):
         assert merge(run, "anna/n0.txt", again).code == 2  # each scorer has one vote

@@ -79,14 +79,6 @@ def test_it_writes_the_profile_that_fit_returns(folder, run):
     assert mentions(error_line(again), "lab.toml", "--overwrite")
 
 
-def test_several_experts(folder, run):
-    options = ("--expert", "experts", "--expert", "seconds", "--subjects", "subjects.csv", "--base", BASE)
-    ran = run("fit", *nights(folder), *options, "-o", "two.toml", "--json")
-    assert ran.code == 0, ran.err
-    assert {report["n_experts"] for report in ran.json["files"]} == {2}
-    assert sg.Profile.load("two.toml").provenance["n_scorings"] == 12
-
-
 def test_hypnograms_alone(folder, run):
     files = sorted((folder / "experts").iterdir())
     ran = run("fit", *files, "--base", BASE, "-o", "counted.toml")
@@ -140,15 +132,6 @@ def test_a_wrong_table_of_subjects_is_one_line(folder, run, table, message):
     assert mentions(error_line(ran), *message)
 
 
-def test_experts_may_be_named_in_the_table(folder, run):
-    rows = "".join(f"n{i},s{i},experts/n{i}.txt\n" for i in range(6))
-    (folder / "subjects.csv").write_text("id,subject,expert\n" + rows)
-    options = ("--subjects", "subjects.csv", "--base", BASE)
-    ran = run("fit", *nights(folder), *options, "-o", "x.toml", "--json")
-    assert ran.code == 0, ran.err
-    assert ran.json["n_subjects"] == 6
-
-
 def test_a_fitted_profile_is_shown_with_its_table_and_decodes_a_report(folder, run):
     options = ("--expert", "experts", "--subjects", "subjects.csv", "--base", BASE)
     assert run("fit", *nights(folder), *options, "-o", "lab.toml").code == 0
@@ -158,4 +141,4 @@ def test_a_fitted_profile_is_shown_with_its_table_and_decodes_a_report(folder, r
     assert ["argmax"] in [line[:1] for line in lines if len(line) > 6]
     page = run("report", "nights/n0.csv", "--profile", "lab.toml", "--output", "n0.html")
     assert page.code == 0, page.err
-    assert mentions((folder / "n0.html").read_text("utf-8"), "rows in the", "profile")
+    assert "lab" in (folder / "n0.html").read_text("utf-8")

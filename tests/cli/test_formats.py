@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,6 @@ import stageguard as sg
 from cli_runner import Runner, error_line
 from messages import mentions
 from stageguard.errors import FileFormatError
-from stageguard.profile.stagers import KNOWN_STAGERS
 from stageguard.synthetic.night import simulate_night
 
 PROFILE = "human-psg-5"
@@ -76,11 +73,3 @@ def test_a_scoring_format_is_taken_at_its_word_under_any_name(run, tmp_path, for
     (measured,) = run("stats", path, "--scoring-format", form, "--json").nights
     assert measured["ok"], measured
     assert "--format" in error_line(run("stats", path, "-p", PROFILE))
-
-
-def test_the_record_says_how_the_stager_of_a_format_was_trained(run, usleep):
-    ran = run("decode", usleep, "-p", PROFILE, "--format", "usleep-npy", "--json")
-    source = KNOWN_STAGERS["usleep"].trained_source
-    record = json.loads((usleep.parent / "night_PRED.hypnogram.json").read_text())["stageguard"]
-    assert ran.code == 0 and source in json.dumps(record)
-    assert run("verify", usleep.parent / "night_PRED.hypnogram.tsv").code == 0

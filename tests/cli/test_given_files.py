@@ -163,15 +163,6 @@ def test_what_was_left_out_is_said_for_one_night_and_beside_json(run, folder, co
     assert words in ran.err + ran.out
 
 
-def test_patterns_take_outputs_only_where_they_name_them(run, folder):
-    assert run("decode", "--posterior", folder / "n1.csv", "-p", PROFILE).code == 0
-    assert run("decode", folder, "-p", PROFILE, "-o", folder).code == 0
-    assert names(find_inputs([folder / "*.csv"], None, DENSITIES)) == ["n1.csv", "n2.csv"]
-    assert names(find_inputs([folder / "*.posterior.csv"], None, DENSITIES)) == ["n1.posterior.csv"]
-    assert names(find_inputs([folder / "*.tsv"], None, SCORED)) == ["n1.hypnogram.tsv", "n2.hypnogram.tsv"]
-    assert run("stats", folder / "*.tsv").code == 0
-
-
 def test_recordings_beside_scorings_and_programs_are_no_nights(run, folder):
     write_psg(folder / "psg.edf", stages="")
     (folder / "gen.py").write_text('S=["W","N1","N2","N3","R"]\nprint(S)\n')
@@ -191,12 +182,6 @@ def test_a_pipe_is_refused_and_not_waited_for(run, folder, command):
     }.get(command, ("-p", PROFILE))
     line = error_line(run(command, folder / "pipe.csv", *own))
     assert mentions(line, "pipe.csv", "a pipe or")
-
-
-def test_a_row_without_an_id_is_called_like_its_file(run, folder):
-    path = folder / "list.tsv"
-    path.write_text("id\tprobabilities\n\tn1.csv\nx\tn2.csv\n")
-    assert [night.id for night in find_inputs([path], None, DENSITIES).nights] == ["n1", "x"]
 
 
 def test_intervals_know_the_start_and_the_probabilities_of_a_list(run, folder):
@@ -245,10 +230,3 @@ def test_fit_and_consensus_take_folders_patterns_and_lists(run, folder):
                 (given[0] / f"{who}.txt").write_text((folder / who / "n1.txt").read_text())
         (report,) = run("compare", *given, "--consensus", folder / "c.tsv", "--overwrite", "--json").lines
         assert len(report["scorers"]) == 2
-
-
-def test_a_name_of_another_format_is_refused(run, folder):
-    ran = run("convert", folder / "n1.csv", "--to", "luna-annot", "-o", folder / "a.edf")
-    assert ran.code == 2
-    assert "a.edf is the name of" in ran.err and "name it a.annot" in ran.err
-    assert run("convert", folder / "n1.csv", "--to", "text", "-o", folder / "a.stages").code == 0

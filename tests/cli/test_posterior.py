@@ -72,18 +72,6 @@ def test_draws_are_those_of_sample(run, night, tmp_path):
     assert (own["draws"]["n"], own["draws"]["seed"]) == (7, 3)
 
 
-def test_the_summary_counts_what_to_look_at(run, night):
-    report = run("decode", "--posterior", night, "-p", PROFILE, "--json").lines[0]["posterior"]
-    p = sg.posterior(sg.read_density(night), PROFILE).probabilities
-    assert report["n_unsure"] == np.count_nonzero(p.max(axis=1) < 0.9) > 0
-    entropy = -(p * np.log2(np.where(p > 0, p, 1))).sum(axis=1).mean()
-    assert report["mean_entropy_bits"] == pytest.approx(entropy)
-    assert sum(report["expected_minutes"].values()) == pytest.approx(120)
-    shown = run("decode", "--posterior", night, "-p", PROFILE, "--overwrite").out
-    assert f"{report['n_unsure']:,} epochs" in shown
-    assert mentions(shown, "stager", "sure and wrong")
-
-
 def test_pins_and_quality_count(run, night, tmp_path):
     np.save(tmp_path / "beta.npy", np.where(np.arange(240) == 50, 1.0, 0.0))
     ran = run(

@@ -140,16 +140,6 @@ def test_wrong_usage_exits_2(run, night, arguments, expected):
     assert mentions(" ".join(ran.err.split()), *expected)
 
 
-def test_a_mouse_day_is_split_into_light_and_dark(run, tmp_path):
-    day = write_night(tmp_path / "day.csv", "mouse-eeg-emg-3", hours=24.0)
-    options = ["-p", "mouse-eeg-emg-3", "--start", "2024-05-01T07:00", "--lights-on-phase", "07:00"]
-    ran = run("report", day, *options)
-    assert ran.code == 0, ran.err
-    page = (tmp_path / "day.report.html").read_text()
-    assert re.search(r"(?i)light", page)
-    assert re.search(r"(?i)dark", page)
-
-
 def test_other_annotations_of_the_expert_s_file_are_drawn(run, night, tmp_path):
     stages = [f"Sleep stage {'N2' if i > 40 else 'W'}\t{30 * i}\t+30" for i in range(240)]
     expert = tmp_path / "expert.annot"

@@ -101,16 +101,6 @@ def test_a_recording_becomes_probabilities_stages_and_a_page(run, tmp_path):
     assert times == {path: path.stat().st_mtime_ns for path in out.iterdir()}
 
 
-def test_stage_and_signal_quality_mark_the_same_epochs(run, tmp_path):
-    eeg = noise(1)
-    eeg[3050:3150] *= 30  # one second of epoch 1
-    edf, out = write(tmp_path / "night.edf", **{"EEG C4-M1": eeg}), tmp_path / "out"
-    assert run("stage", edf, "--stager", "theirs", "-o", out).code == 0
-    by_stage = staging_record(out)["quality"]
-    assert by_stage == sg.signal_quality(sg.read_recording(edf), "polysomnography").beta.tolist()
-    assert np.flatnonzero(by_stage).tolist() == [1]
-
-
 def test_derivations_that_disagree_are_worth_a_look(run, tmp_path):
     edf, out = write(tmp_path / "night.edf"), tmp_path / "out"
     ran = run("stage", edf, "--stager", "theirs", "-o", out, "--channels", "EEG C4-M1,EEG C3-M2")

@@ -225,14 +225,6 @@ def test_with_lights_every_number_is_of_that_window_and_the_window_is_said(run, 
     assert whole["after"]["fragmentation_index"] > 0.4 and whole["lights"] == ""
 
 
-def test_the_codebook_says_where_lights_cut_each_night(run, tmp_path):
-    (tmp_path / "n.txt").write_text("W\n" * 20 + "N2\n" * 60)
-    (tmp_path / "list.tsv").write_text("id\tscoring\tlights_off\tstart\na\tn.txt\t22:40\t22:30\n")
-    assert run("stats", tmp_path / "list.tsv", "-o", tmp_path / "t.tsv").code == 0
-    book = json.loads((tmp_path / "t.json").read_text())["stageguard"]
-    assert book["lights"] == {"a": "lights off at 22:40:00, 600 s (epoch 21)"}
-
-
 def test_conventions_differ_where_they_should(run, tmp_path):
     (tmp_path / "night.txt").write_text("W\n" * 20 + "N2\n" * 60 + "R\n" * 10 + "W\n" * 10)
     latency = {
@@ -245,18 +237,6 @@ def test_conventions_differ_where_they_should(run, tmp_path):
     assert longer["after"]["rem_latency_minutes"] == 30.0
     assert longer["after"]["rem_latency_bout_minutes"] is None
     assert longer["reasons"]["after"]["rem_latency_bout_minutes"] == "there is no REM bout of 600 s"
-
-
-def test_early_rem_is_flagged_and_said(run, tmp_path):
-    (tmp_path / "early.txt").write_text("W\n" * 20 + "N2\n" * 20 + "R\n" * 10 + "N2\n" * 100)
-    (tmp_path / "late.txt").write_text("W\n" * 20 + "N2\n" * 60 + "R\n" * 10 + "N2\n" * 100)
-    shown = run("stats", tmp_path / "early.txt").out
-    assert shown.count("10.0 early") in (1, 2)
-    assert mentions(shown, "REM", "15 min")
-    assert "early" not in run("stats", tmp_path / "late.txt").out.replace("late.txt", "")
-    both = run("stats", tmp_path / "early.txt", tmp_path / "late.txt").out
-    assert both.count("10.0 early") == 1
-    assert mentions(both, "REM", "15 min")
 
 
 def test_groups_are_compared_for_argmax_guard_and_expert(run, cohort):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ import nights
 import stageguard as sg
 from messages import mentions
 from stageguard.guard.decoding import STEERING
-from stageguard.measures.rare import rare_events
 from stageguard.report.summary import DECODED_ROWS, BeforeAfter, summary_of
 from stageguard.report.words import steering_words
 
@@ -61,24 +59,6 @@ def test_after_is_counted_on_the_decoded_night():
     assert rows["fragmentation_index"].after < rows["fragmentation_index"].before
 
 
-def test_unscored_epochs_are_neither_sleep_nor_wake():
-    rows = rows_of(decoding_of("WWNNNN" + "?" * 20 + "NNWW"))
-    assert rows["tst_minutes"].before == 3.0
-    assert rows["waso_minutes"].before == 0.0
-    assert rows["fragmentation_index"].before == 0.0  # in the sleep period
-
-
-def test_places_are_told_on_both_sides_of_the_band():
-    rows = rows_of(decoding_of("WWNNRNNWWNRRWW" * 4))
-    fi = rows["fragmentation_index"]
-    band = sg.Profile.load("human-psg-3").bands["fragmentation_index"]
-    assert (fi.low, fi.high, fi.before_place) == (band.low, band.high, "above")
-    assert fi.to_dict()["expert_high"] == band.high
-    calm = rows_of(decoding_of("W" * 100 + "N" * 150 + "R" * 50))["fragmentation_index"]
-    assert calm.after_place == "below"
-    assert calm.after == pytest.approx(1 / 199)
-
-
 def test_what_a_rule_steers_is_marked():
     steered = decoding_of("WWNNRNNWWNRRWW" * 20, certainty=0.5)
     assert steered.strength.step in STEERING
@@ -94,26 +74,3 @@ def test_what_a_rule_steers_is_marked():
     assert left.strength.step == "untouched"
     assert not any(row.is_steered for row in rows_of(left).values())
     assert "not results" not in sg.methods_text(left)
-
-
-def early_rem_night(n_rem: int, certainty: float) -> sg.Decoding:
-    """A night with REM nine minutes after sleep onset, by a profile whose clock holds all of it back."""
-    text = "W" * 20 + "N" * 18 + "R" * n_rem + "N" * 200 + "R" * 60 + "N" * 60
-    rows = np.array([[0.98 if s == letter else 0.01 for s in STAGES] for letter in text])
-    rows[38 : 38 + n_rem] = [(certainty if s == "R" else (1 - certainty) / 2) for s in STAGES]
-    profile = sg.Profile.load("human-psg-3")
-    return nights.decode(rows, profile)
-
-
-def test_early_rem_of_which_less_than_half_is_left_counts_as_removed():
-    decoding = early_rem_night(10, 0.999)
-    labels = decoding.hypnogram.labels.copy()
-    assert (labels[38:48] == 2).all() and summary_of(decoding).early_rem_removed == ()
-    labels[42:48] = 1  # whatever rule did it
-    cut = replace(decoding, hypnogram=sg.Hypnogram(labels, decoding.hypnogram.scheme, 30.0))
-    (words,) = summary_of(cut).early_rem_removed
-    assert mentions(words, "9 min", 39, 3, "5 min", "REM")
-    (event,) = (each for each in rare_events(cut) if each.is_early_rem)
-    assert (event.in_after, event.fate, event.n_removed) == (True, "partly removed", 6)
-    (whole,) = (each for each in rare_events(decoding) if each.is_early_rem)
-    assert (whole.fate, whole.n_removed) == ("kept", 0)

@@ -175,18 +175,6 @@ def test_a_profile_is_fitted_to_tables_as_to_files(run, tmp_path, scored):
     assert fitted[0].provenance["reason"] == fitted[1].provenance["reason"]
 
 
-def test_half_of_the_nights_without_an_expert_are_named_and_the_rest_is_fitted(run, tmp_path, scored):
-    path, experts, _ = scored
-    lines = [line for line in experts.read_text().splitlines() if not line.startswith(("n2,", "n3,"))]
-    (tmp_path / "half.csv").write_text("\n".join(lines) + "\n")
-    ran = fit(run, path, tmp_path / "half.csv", tmp_path / "lab.toml", "--json")
-    assert ran.code == 3
-    problems = [night["error"] for night in ran.json["files"] if not night["ok"]]
-    assert len(problems) == 2
-    assert all(mentions(problem, "scoring is named") for problem in problems)
-    assert ran.json["n_nights"] == 2
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [

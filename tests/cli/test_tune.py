@@ -51,14 +51,6 @@ def test_it_writes_the_profile_that_tune_returns_and_says_what_was_decided(folde
     assert mentions(error_line(again), "yasa.toml", "--overwrite")
 
 
-def test_a_bad_file_is_a_problem_and_the_others_are_tuned_on(folder, run):
-    (folder / "nights" / "bad.csv").write_text("W,N,R\n0.5,9,0.1\n")
-    ran = run("fit", "nights", "--base", BASE, "-o", "t.toml")
-    assert ran.code == 3
-    assert "bad.csv" in ran.err
-    assert sg.Profile.load(folder / "t.toml").provenance["n_nights"] == 10
-
-
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -136,15 +128,3 @@ def test_shares_are_repaired_over_people_and_the_decoding_is_verified(too_much_n
     named = run("decode", "nights", "-p", "t.toml", "-o", "named", "--cohort", "insomnia")
     assert named.code == 0, named.err
     assert run("verify", "named/n3.hypnogram.tsv").code == 0
-
-
-def test_a_named_cohort_and_a_missing_subject(too_much_n3, run):
-    run("fit", "nights", "--base", "human-psg-5", "-o", "t.toml", "--cohort", "insomnia")
-    assert sg.Profile.load("t.toml").share_repair is None
-    run("decode", "nights", "-p", "human-psg-5", "--tune", "-o", "out", "--cohort", "insomnia")
-    assert sg.Profile.load("out/tuned-profile.toml").share_repair is None
-    (too_much_n3 / "whose.tsv").write_text("id\tsubject\nn0\tp0\n")
-    line = error_line(
-        run("fit", "nights", "--base", "human-psg-5", "-o", "u.toml", "--subjects", "whose.tsv")
-    )
-    assert mentions(line, "n1", "whose.tsv")

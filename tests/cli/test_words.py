@@ -40,17 +40,6 @@ def test_a_narrow_terminal_breaks_no_word_and_loses_no_column(capsys, monkeypatc
         assert word in printed
 
 
-def test_names_that_look_like_arguments_are_printed_as_they_are(run, tmp_path):
-    night = tmp_path / "run_format=a" / "night logits=True.csv"
-    night.parent.mkdir()
-    write_night(night, hours=1, seed=1)
-    ran = run("decode", night, "-p", PROFILE)
-    assert f"Wrote: {night.with_suffix('')}" in " ".join(ran.out.split()).replace(".hypnogram.tsv", "")
-    assert run("decode", night, "-p", PROFILE, "--json").lines[0]["file"] == str(night)
-    (tmp_path / "run_format=a" / "bad.csv").write_text("W,N1\n0.1,x\n")
-    assert "run_--format" not in run("decode", tmp_path / "run_format=a" / "bad.csv", "-p", PROFILE).err
-
-
 @pytest.mark.parametrize(
     ("text", "cell"),
     [
