@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from messages import each_mentions, mentions
+from messages import mentions
 from stageguard.errors import FileFormatError, InputError
 from stageguard.formats.night import FileOptions
 from stageguard.formats.read import read_density_file, read_density_object
@@ -79,19 +79,6 @@ def test_argmax_files_of_u_time_hold_no_probabilities(tmp_path, shape):
     path = saved(tmp_path, P.argmax(axis=1).reshape(shape))
     with pytest.raises(FileFormatError, match=r"expected \(epochs, 5\) for W, N1, N2, N3, R"):
         sg.read_density(path, format="usleep-npy")
-
-
-@pytest.mark.proves("object:gssc")
-def test_the_tuple_of_gssc():
-    source = (P.argmax(axis=1), np.arange(24) * 30.0, P)
-    found = read_density_object(source, FileOptions())
-    np.testing.assert_array_equal(found.density.probabilities, P)
-    assert each_mentions(found.notes, ("W, N1, N2, N3, R", "GSSC"))
-    # GSSC's times run from the first epoch to a fixed end, and may be too few
-    short = (P.argmax(axis=1), np.arange(17.5, 24 * 30, 30)[:-1], P)
-    assert sg.read_density(short).epoch_seconds == 30.0
-    assert mentions(refused((P.argmin(axis=1), source[1], P)), "most probable")
-    assert mentions(refused((P, P, P)), "GSSC", "times")
 
 
 @pytest.mark.proves("gssc")

@@ -9,7 +9,7 @@ import pytest
 
 import stageguard as sg
 from messages import each_mentions, mentions, naming
-from stageguard.errors import FileFormatError, InputError, MissingExtraError, StageGuardWarning
+from stageguard.errors import FileFormatError, InputError, MissingExtraError
 from stageguard.formats.night import FileOptions
 from stageguard.formats.read import read_density_file
 
@@ -56,53 +56,6 @@ def test_rows_of_gssc_that_are_missing_have_no_evidence(tmp_path):
     found = read_density_file(write(tmp_path, "n.csv", *lines), FileOptions())
     assert np.flatnonzero(np.isnan(found.density.probabilities[:, 0])).tolist() == [3]
     assert mentions(found.notes[0], 1, "epoch missing")
-
-
-ACCUSLEEPY = ("brain_state,confidence_score", "1,0.9", "2,0.8", "3,0.7", "3,0.2", "-1,0.9")
-
-
-@pytest.mark.proves("accusleepy-csv")
-def test_accusleepy_is_refused_unless_named(tmp_path):
-    path = write(tmp_path, "labels.csv", *ACCUSLEEPY)
-    message = refused(path)
-    assert mentions(message, "confidence", "not a distribution")
-    assert mentions(message, "sigmoid of the", "logit")
-    with pytest.warns(StageGuardWarning, match=naming("labels.csv", "not a distribution")):
-        found = read_density_file(path, FileOptions(format="accusleepy-csv"))
-    values = found.density.probabilities
-    np.testing.assert_allclose(values[:3], [[0.05, 0.05, 0.9], [0.8, 0.1, 0.1], [0.15, 0.7, 0.15]])
-    assert np.isnan(values[3:]).all()
-    assert each_mentions(
-        found.notes, ("not a distribution", 2), (1, "confidence", 1, 3), ("2.5 s", "AccuSleePy")
-    )
-
-
-def test_accusleepy_without_confidence_is_a_hypnogram(tmp_path):
-    path = write(tmp_path, "labels.csv", "brain_state", "1", "2")
-    assert mentions(refused(path), "brain_state")
-    assert "with read_hypnogram" in refused(path, format="accusleepy-csv")
-
-
-@pytest.mark.parametrize(
-    ("rows", "expected"),
-    [
-        (("7,0.9",), (2, "'7'", 1, 2, 3, -1)),
-        (("1,1.2",), (2, "1.2", 0, 1)),
-        (("1,x",), (2, "'confidence_score'", "'x'")),
-        (("1,0.5,3",), (2, 3, "cells", 2)),
-        ((), ("header but no", "rows")),
-    ],
-)
-def test_bad_labels_of_accusleepy(tmp_path, rows, expected):
-    path = write(tmp_path, "labels.csv", ACCUSLEEPY[0], *rows)
-    assert mentions(refused(path, format="accusleepy-csv"), *expected)
-
-
-def test_states_of_ones_own_digits(tmp_path):
-    path = write(tmp_path, "labels.csv", ACCUSLEEPY[0], "4,0.9", "1,0.9")
-    with pytest.warns(StageGuardWarning):
-        density = sg.read_density(path, format="accusleepy-csv", stages=["REM", "Wake", "NREM", "cataplexy"])
-    assert [density.scheme.names[label] for label in density.argmax] == ["cataplexy", "REM"]
 
 
 @pytest.mark.proves("parquet")

@@ -184,6 +184,3 @@ def test_the_default_of_accusleepy_does_not_go_before_the_profile(tmp_path, caps
     (night,) = run("stats", path, "-p", mouse, "--epoch-seconds", "4", "--json").nights
     assert (night["epoch_seconds"], night["n_epochs"]) == (4.0, 120)
     assert sg.read_hypnogram(path).epoch_seconds == 2.5  # nobody else says
-    path = write(tmp_path, "c.csv", b"brain_state,confidence_score\n" + b"2,0.9\n3,0.8\n3,0.7\n1,0.9\n" * 30)
-    line = error_line(run("decode", path, "-p", mouse, "--format", "accusleepy-csv", "-o", tmp_path / "o"))
-    assert mentions(line, "2.5 s", "AccuSleePy", "4 s")

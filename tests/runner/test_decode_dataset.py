@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ProcessPoolExecutor
-from datetime import datetime
 from itertools import count
 from pathlib import Path
 
@@ -138,29 +137,6 @@ def test_a_partition_is_no_stage(run, tmp_path):
     assert ran.code == 0, ran.err
     stages = decode_quietly(nights["A1"], PROFILE).stages.tolist()
     assert stages_of(tmp_path / "out")["A1"] == stages
-
-
-@pytest.mark.parametrize(
-    ("folder", "column", "values", "says"),
-    [
-        ("id=p2", "id", ["p1"] * 80, "'p1'"),
-        ("site=A", "site", ["A", "B"] * 40, "'B'"),
-        ("visit=1", "visit", [2] * 80, "'2'"),
-        *(("id=p1", "id", ["p1"] * 80, None), ("visit=01", "visit", [1] * 80, None)),
-        *(("site=a%20b", "site", ["a b"] * 80, None), ("visit=1", "visit", [None] * 80, None)),
-        ("day=2024-05-01", "day", [datetime(2024, 5, 1, 22)] * 80, None),
-    ],
-)
-def test_a_folder_that_contradicts_its_column_is_named_with_it(run, tmp_path, folder, column, values, says):
-    rows = np.random.default_rng(0).dirichlet(np.full(5, 0.4), 80)
-    named = {"id": ["p1"] * 80, column: values}
-    file = tmp_path / "data" / folder / "a.parquet"
-    file.parent.mkdir(parents=True)
-    pq.write_table(pa.table(named | dict(zip(STAGES, rows.T, strict=True))), file)
-    ran = run("decode", tmp_path / "data", "-p", PROFILE, "-o", tmp_path / "out")
-    wanted = f"lies in the folder {folder}, and its column {column!r} says {says}, expected the same."
-    assert ran.code == (says is not None), ran.err
-    assert (wanted in " ".join((ran.err + ran.out).split())) == (says is not None)
 
 
 def write_cut_nights(folder: Path) -> dict[str, np.ndarray]:

@@ -42,7 +42,6 @@ from stageguard.formats.tools.parquet import (
     decoded,
     faults_of_arrow,
     pyarrow_modules,
-    refuse_contradiction,
     refuse_large_groups,
 )
 from stageguard.night.hypnodensity import Hypnodensity
@@ -339,11 +338,10 @@ def _parquet_table(paths: Sequence[Path], options: FileOptions) -> ParquetTable:
 
 
 def _header(path: Path) -> tuple[str, ...]:
-    """Return the columns of a file, none if it has no rows; refuse one that its folder contradicts."""
+    """Return the columns of a file, none if it has no rows."""
     _, parquet = pyarrow_modules(path, "reading")
     with faults_of_arrow(path), parquet.ParquetFile(seekable_file(path)) as file:
         refuse_large_groups(path, file.metadata)
-        refuse_contradiction(path, file.metadata, file.read)
         return tuple(file.schema_arrow.names) if file.metadata.num_rows else ()
 
 

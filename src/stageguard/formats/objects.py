@@ -34,7 +34,6 @@ from stageguard.formats.tables.frames import (
     stage_table,
 )
 from stageguard.formats.tables.table import Table
-from stageguard.formats.tables.times import RowTimes, read_timing
 from stageguard.formats.tools import yasa
 from stageguard.formats.tools.arrays import FIVE, array_density
 from stageguard.formats.tools.luna import from_stage_rows
@@ -247,36 +246,6 @@ def density_of_array(source: Any, options: FileOptions) -> RawDensity:
     return array_density(where, array_of(source, f"{where}: probabilities", "read_hypnogram"), options)
 
 
-def density_of_gssc(source: tuple[Any, Any, Any], options: FileOptions) -> RawDensity:
-    """Return the probabilities from GSSC's `EEGInfer.mne_infer`: stages, times and probabilities."""
-    where = type_name(source)
-    stages, times, probabilities = (array_of(part, where, "read_hypnogram") for part in source)
-    is_gssc = stages.ndim == 1 and probabilities.shape == (len(stages), len(FIVE))
-    if (
-        not is_gssc
-        or stages.dtype.kind not in "iu"
-        or not np.array_equal(probabilities.argmax(axis=1), stages)
-    ):
-        raise file_error(
-            where,
-            f"has parts of shapes {', '.join(str(np.shape(part)) for part in source)}, expected GSSC's most "
-            "probable stages, times and probabilities (epochs, 5). Pass the array of probabilities alone.",
-        )
-    if options.format not in (None, "gssc"):
-        raise file_error(where, f"is read as GSSC's, got format={options.format!r}. Leave it out.")
-    raw = array_density(where, probabilities, replace(options, format="gssc"))
-    if times.shape != stages.shape or times.dtype.kind not in "fiu":  # GSSC may return too few times
-        return raw
-    timing = read_timing(where, RowTimes(times.astype(np.float64)), None, given=options.epoch_seconds)
-    return replace(
-        raw,
-        epoch_seconds=timing.epoch_seconds,
-        places=timing.places,
-        offset_seconds=timing.offset_seconds,
-        notes=raw.notes + timing.notes,
-    )
-
-
 def density_of_pair(source: tuple[Any, Any], options: FileOptions) -> RawDensity:
     """Return the probabilities of a classifier's (probabilities, classes)."""
     where = type_name(source)
@@ -336,10 +305,6 @@ def _frame(name: str, title: str, is_it: Callable[[Any], bool], table: Callable[
     )
 
 
-def _is_tuple_of(length: int) -> Callable[[Any], bool]:
-    return lambda source: isinstance(source, tuple) and len(source) == length
-
-
 OBJECTS: tuple[ObjectKind, ...] = (
     ObjectKind(
         "yasa",
@@ -384,16 +349,9 @@ OBJECTS: tuple[ObjectKind, ...] = (
         probabilities=density_of_mapping,
     ),
     ObjectKind(
-        "gssc",
-        "(stages, times, probabilities) of GSSC",
-        _is_tuple_of(3),
-        probabilities=density_of_gssc,
-        takes_format=True,
-    ),
-    ObjectKind(
         "sklearn",
         "(predict_proba(X), classes_) of scikit-learn, LightGBM or skorch",
-        _is_tuple_of(2),
+        lambda source: isinstance(source, tuple) and len(source) == 2,
         probabilities=density_of_pair,
         loses=(EPOCH_LENGTH,),
         takes_format=True,

@@ -1,10 +1,9 @@
-"""Read labels of AccuSleep (MAT-files) and AccuSleePy (CSV, also with confidences); write the CSV.
+"""Read labels of AccuSleep (MAT-files) and AccuSleePy (CSV); write the CSV.
 
 A MAT-file of level 5 (MATLAB 5 to 7) is a chain of elements: type, number of bytes, data. It is read here,
 because scipy 1.17 ends in a segmentation fault on some of the damaged files that the tests make.
 
-AccuSleePy writes `brain_state,confidence_score`: digits, and the sigmoid of the largest logit. It loses the
-values of the other stages.
+AccuSleePy may write a confidence beside a label. It is the sigmoid of the largest logit and no distribution.
 """
 
 from __future__ import annotations
@@ -21,35 +20,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.arrays import Floats
-from stageguard.checks import MISSING_WORDS
-from stageguard.errors import StageGuardError, warn
+from stageguard.errors import StageGuardError
 from stageguard.files import damaged_file, file_error, read_file
 from stageguard.formats.density import MOST_EPOCHS, check_usual, listed
-from stageguard.formats.file_format import (
-    ANNOTATIONS,
-    LEAD,
-    NUMBERS_ALONE,
-    OTHER_PROBABILITIES,
-    SCORER,
-    STAGES_ALONE,
-    Contents,
-    FileFormat,
-    always_final,
-)
+from stageguard.formats.file_format import NAMES, STAGES_ALONE, Contents, FileFormat
 from stageguard.formats.hdf5 import opened_hdf5, values_of
 from stageguard.formats.hypnogram import NUMBERINGS, numbered_stages
-from stageguard.formats.night import FileOptions, Night, RawDensity, RawHypnogram
-from stageguard.formats.sniffing import begins_with, first_row, has_columns, read_head
-from stageguard.formats.tables.delimited import find_rows, read_rows, text_lines
-from stageguard.formats.tables.table import Table
+from stageguard.formats.night import FileOptions, Night, RawHypnogram
+from stageguard.formats.sniffing import begins_with, has_columns, read_head
+from stageguard.formats.tables.delimited import read_rows
 from stageguard.formats.write import stage_words
 
-NO_LABEL = MISSING_WORDS | {"-1", "?", "art", "uns"}
 EPOCH_SECONDS = 2.5  # AccuSleep's default, which files do not tell
-COLUMN, CONFIDENCE = "brain_state", "confidence_score"
+COLUMN = "brain_state"
 DIGITS = {"R": "1", "W": "2", "N": "3", "?": "-1"}
-CSV_FORMAT = "accusleepy-csv"
 HEADER_BYTES = 128
 MOST_BYTES = 256 * 2**20  # of one unpacked element
 MATRIX, COMPRESSED, COMPLEX = 14, 15, 0x0800
@@ -152,88 +136,15 @@ def _stages(path: Path, codes: list[float], options: FileOptions, *, what: str, 
     return replace(raw, epoch_seconds=seconds or EPOCH_SECONDS, notes=notes)
 
 
-def read_confidences(path: Path, options: FileOptions) -> RawDensity:
-    """Read labels and confidences of AccuSleePy; refuse unless the caller named the format."""
-    table = find_rows(path, text_lines(path), lambda header: COLUMN in header)
-    if table is None or CONFIDENCE not in table.header:
-        header = () if table is None else table.header
-        raise file_error(
-            path,
-            f"holds no {COLUMN} with {CONFIDENCE} (got: {listed(header)}), so no probabilities. Read labels "
-            "with read_hypnogram.",
-        )
-    confidences, _ = table.numbers(table.header.index(CONFIDENCE))
-    if options.format != CSV_FORMAT:
-        raise file_error(
-            path,
-            "holds one stage and its confidence per epoch, not a distribution over the stages: AccuSleePy's "
-            "is the sigmoid of the largest logit, and belongs to the label before short bouts were replaced. "
-            "To decode it all the same, with the rest spread evenly, say so: format='accusleepy-csv'.",
-        )
-    return _spread(path, table, confidences, options.stages or ("R", "W", "N"))
-
-
-def _spread(path: Path, table: Table, confidences: Floats, names: tuple[str, ...]) -> RawDensity:
-    """Give the label its confidence and the other stages equal parts of the rest, with a warning.
-
-    A confidence that does not exceed an equal share does not support the label: no evidence.
-    """
-    labels, lines = table.column(COLUMN), table.lines
-    meaning = {str(digit): digit - 1 for digit in range(1, len(names) + 1)}
-    places = np.full(len(labels), -1, dtype=np.intp)
-    for row, label in enumerate(labels):
-        key = label.removesuffix(".0")
-        if key.casefold() in NO_LABEL:
-            continue
-        if key not in meaning:
-            known = ", ".join(f"{digit} {names[place]}" for digit, place in meaning.items())
-            raise file_error(
-                path,
-                f"line {lines[row]}: the stage is {label[:40]!r}, expected {known}, or -1. Name others "
-                "with stages.",
-            )
-        places[row] = meaning[key]
-    scored = places >= 0
-    bad = scored & ~((confidences >= 0) & (confidences <= 1))
-    if bad.any():
-        row = int(np.argmax(bad))
-        told = f"line {lines[row]}: the confidence is {confidences[row]:g}"
-        raise file_error(path, f"{told}, expected 0 to 1.")
-    n_stages = len(names)
-    is_known = scored & (confidences > 1 / n_stages)
-    values = np.repeat(((1 - confidences) / (n_stages - 1))[:, None], n_stages, axis=1)
-    values[np.flatnonzero(is_known), places[is_known]] = confidences[is_known]
-    values[~is_known] = np.nan
-    note = (
-        f"not a distribution: each label got its confidence, the other {n_stages - 1} stages equal parts of "
-        "the rest"
-    )
-    warn(f"{path.name}: {note}. Decisions on it are weaker than they look.")
-    n_weak = int(np.count_nonzero(scored & ~is_known))
-    weak = (f"{n_weak:,} with a confidence of at most 1/{n_stages}: read as without evidence",)
-    return RawDensity(
-        values,
-        names,
-        notes=(note, *weak[: bool(n_weak)]),
-        lines=lines,
-        usual_seconds=EPOCH_SECONDS,
-        tool="AccuSleePy",
-        is_chosen=True,
-    )
-
-
 FORMATS = (
     FileFormat(
-        CSV_FORMAT,
-        "labels and confidences of AccuSleePy",
+        "accusleepy-csv",
+        "labels of AccuSleePy",
         (".csv",),
-        lambda head, path: COLUMN in first_row(head),
-        sniff_stages=has_columns(COLUMN),
+        has_columns(COLUMN),
         stages=read_csv,
-        probabilities=read_confidences,
         write=write_csv,
-        loses=(OTHER_PROBABILITIES, *NUMBERS_ALONE, LEAD, SCORER, ANNOTATIONS),
-        has_final_stages=always_final,
+        loses=(NAMES, *STAGES_ALONE),
     ),
     FileFormat(
         "accusleep-mat",

@@ -64,7 +64,6 @@ SLEEPECG = {
     4: ("DEEP", "LIGHT", "R", "W"),
     5: ("N3", "N2", "N1", "R", "W"),
 }
-SOFT, LEAST_SOFT, LEAST_SOFT_ROWS = 0.01, 0.1, 3  # margin from 0 and 1; share and number of rows
 
 
 def read_npy(path: Path, options: FileOptions) -> RawDensity:
@@ -310,8 +309,13 @@ def _sleepecg(where: Where, array: npt.NDArray[Any], options: FileOptions, tool:
                 where, f"has {n_stages} stages behind {UNDEFINED}, got {len(options.stages)} names in stages."
             )
     plain = array.astype(np.float64)
-    if options.stages is None or len(options.stages) == n_stages:  # else column 0 is named UNDEFINED
-        _refuse_soft_undefined(where, plain[:, 0], names)
+    n_soft = int(np.count_nonzero((plain[:, 0] > 0.01) & (plain[:, 0] < 0.99)))
+    if n_soft >= max(3, 0.1 * len(plain)) and len(options.stages or names) == n_stages:
+        raise file_error(
+            where,
+            f"its column 0 is between 0 and 1 in {n_soft:,} of {len(plain):,} rows, expected {UNDEFINED}, "
+            "which is 0 or 1. If it was left out, name the columns with stages, without format.",
+        )
     values, note = without_undefined(plain[:, 1:], plain[:, 0], (UNDEFINED,))
     order = list(reversed(range(n_stages)))  # from wake to deep sleep
     order = [order[0], *order[2:], order[1]] if n_stages > 2 else order
@@ -323,18 +327,6 @@ def _sleepecg(where: Where, array: npt.NDArray[Any], options: FileOptions, tool:
         usual_seconds=tool.usual_seconds,
         tool=tool.name,
     )
-
-
-def _refuse_soft_undefined(where: Where, undefined: Floats, names: Sequence[str]) -> None:
-    """Refuse a first column that looks like a stage's, since SleepECG's UNDEFINED is always near 0 or 1."""
-    n_soft = int(np.count_nonzero((undefined > SOFT) & (undefined < 1 - SOFT)))
-    if n_soft >= LEAST_SOFT_ROWS and n_soft >= LEAST_SOFT * len(undefined):
-        raise file_error(
-            where,
-            f"its column 0 is between 0 and 1 in {n_soft:,} of {len(undefined):,} rows, expected "
-            f"{UNDEFINED}, which is 0 or 1. Was it left out already? Then name the columns with stages "
-            f"and without format, for example stages={list(SLEEPECG.get(len(names) + 1, SLEEPECG[5]))!r}.",
-        )
 
 
 def without_undefined(values: Floats, undefined: Floats, names: Sequence[str]) -> tuple[Floats, str]:

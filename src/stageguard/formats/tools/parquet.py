@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
-from stageguard.checks import shown
 from stageguard.errors import InputError, StageGuardError
 from stageguard.files import damaged_file, file_error, read_file, seekable_file
 from stageguard.formats.density import MOST_EPOCHS, listed
@@ -23,14 +21,12 @@ from stageguard.formats.outputs import OWN_HEAD
 from stageguard.formats.sniffing import begins_with
 from stageguard.formats.tables.delimited import MOST_COLUMNS
 from stageguard.formats.tables.frames import arrow_table, density_of_frame, stage_table
-from stageguard.formats.tables.table import as_number, cell_text
 from stageguard.formats.tools.stageguard import stage_columns
 from stageguard.formats.tools.text import from_table
 from stageguard.lazy import library
 from stageguard.night.stages import canonical_name
 
 MOST_BYTES = 2**30  # of all columns, unpacked
-NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # of a folder whose rows have no value
 COHORT_HEAD = ("id", *OWN_HEAD)
 
 
@@ -38,7 +34,6 @@ def _read(path: Path) -> Any:
     """Return the table in a file of one night."""
     with _open(path) as file:
         _refuse_long(path, file.metadata.num_rows)
-        refuse_contradiction(path, file.metadata, file.read)
         # no cell of a table holds a list or bytes
         plain = [f.name for f in file.schema_arrow if not re.search(r"list|struct|map|binary", str(f.type))]
         table = file.read(columns=plain)
@@ -136,45 +131,6 @@ def faults_of_arrow(path: Path, name: str | None = None) -> Iterator[None]:
         raise
     except (arrow.ArrowException, OSError, ValueError, MemoryError) as error:
         raise damaged_file(name or path, error) from None
-
-
-def refuse_contradiction(path: Path, metadata: Any, read: Callable[..., Any]) -> None:
-    """Refuse a file in a folder such as id=night1 whose column `id` says otherwise, in any row.
-
-    `read` returns columns by name; what the footer says of them spares most files from being read.
-    """
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    leaves = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
-    for folder in str(path.parent).split("/"):
-        key, mark, said = folder.partition("=")
-        said = unquote(said)
-        if not mark or said == NO_VALUE or canonical_name(key) is not None:
-            continue
-        for number, name in enumerate(leaves):
-            if name.strip().casefold() != key.strip().casefold():
-                continue
-            found = [group.column(number).statistics for group in groups if group.num_rows]
-            if all(one and one.has_min_max and _is_said(said, one.min, one.max) for one in found):
-                continue
-            values = read(columns=[name]).column(0).unique().to_pylist()
-            other = next((value for value in values if not _is_said(said, value)), None)
-            if other is not None:
-                raise file_error(
-                    path,
-                    f"lies in the folder {folder[:60]}, and its column {name!r} says "
-                    f"{shown(cell_text(other))}, expected the same. Move the file, or correct the column.",
-                )
-
-
-def _is_said(said: str, *values: object) -> bool:
-    """Whether values, where they are not missing, are what the name of a folder says."""
-    for value in values:
-        text = cell_text(value)
-        is_day = isinstance(value, date) and text.startswith(said)
-        is_number = as_number(text) is not None and as_number(text) == as_number(said)
-        if text.casefold() not in ("", said.casefold()) and not is_day and not is_number:
-            return False
-    return True
 
 
 def pyarrow_modules(path: Path, doing: str) -> tuple[Any, Any]:
