@@ -7,7 +7,7 @@ strength try their whole grid.
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -334,33 +334,6 @@ def greedy_path(evidence: np.ndarray, rules: Rules, longest: int = 10) -> list[i
                     offer((s, 1), value + times(rules.weight, rules.switch[stage][s]) - penalty, past)
         survivors = following
     return max(survivors.values(), key=lambda kept: kept[0])[1]
-
-
-def count_automaton(minimum: Sequence[int], window: int, ends: str) -> tuple[int, int]:
-    """States and edges of the flip-flop automaton, by walking it from its starts."""
-    stages = range(len(minimum))
-
-    def state(stage: int, counter: int, ages: Mapping[int, int]) -> tuple:
-        wait = minimum[stage] - counter + 1  # epochs until the first possible switch
-        return stage, counter, tuple(sorted((u, a) for u, a in ages.items() if a + wait <= window))
-
-    def successors(origin: tuple) -> Iterator[tuple]:
-        stage, counter, known = origin
-        older = {u: a + 1 for u, a in known}
-        yield state(stage, min(counter + 1, minimum[stage]), older)
-        if counter == minimum[stage]:
-            for s in stages:
-                if s != stage:
-                    yield state(s, 1, {u: a for u, a in older.items() if u != s} | {stage: 1})
-
-    todo = [state(s, 1 if ends == "paper" else minimum[s], {}) for s in stages]
-    edges: dict[tuple, set[tuple]] = {}
-    while todo:
-        origin = todo.pop()
-        if origin not in edges:
-            edges[origin] = set(successors(origin))
-            todo.extend(edges[origin])
-    return len(edges), sum(map(len, edges.values()))
 
 
 def fragmentation_index(labels: Sequence[int]) -> float:

@@ -24,17 +24,3 @@ def test_each_error_is_ours_and_the_builtin_one_expects(ours, builtin):
         raise ours("one line")
     assert isinstance(caught.value, errors.StageGuardError)
     assert str(caught.value) == "one line"
-
-
-@pytest.mark.parametrize(
-    ("word", "expected"),
-    [
-        ("transitons", " Did you mean 'transitions'?"),
-        ("TRANSITIONS", " Did you mean 'transitions'?"),
-        ("WAKE_", " Did you mean 'Wake'?"),
-        ("qqq", ""),
-        ("", ""),
-    ],
-)
-def test_did_you_mean_finds_the_nearest_whatever_its_case(word, expected):
-    assert errors.did_you_mean(word, ["transitions", "Wake", "rare"]) == expected

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import stageguard as sg
 from cli_runner import Runner, error_line
 from messages import mentions, naming
 from stageguard.errors import FileFormatError, ProfileError
-from stageguard.files import MOST_BYTES, json_lines, read_file
+from stageguard.files import MOST_BYTES, read_file
 
 PROFILE = "human-psg-5"
 ROWS = "W,N1,N2,N3,R\n" + "0.6,0.1,0.1,0.1,0.1\n" * 40
@@ -48,24 +45,6 @@ def test_what_is_read_at_once_has_a_limit(tmp_path):
         file.truncate(MOST_BYTES + 1)  # sparse: it takes no room on the disk
     with pytest.raises(FileFormatError, match=rf"^large.x: has {MOST_BYTES + 1:,} bytes"):
         read_file(path)
-
-
-@pytest.mark.parametrize(
-    ("command", "option", "suffix"),
-    [
-        ("decode", "--quality", ".txt"),
-        ("decode", "--list", ".tsv"),
-        ("stats", "--by", ".tsv"),
-        ("compare", None, ".txt"),
-        ("report", "--expert", ".txt"),
-    ],
-)
-def test_options_that_name_a_pipe_do_not_hang(run, tmp_path, command, option, suffix):
-    night, path = tmp_path / "night.csv", pipe(tmp_path, suffix)
-    night.write_text(ROWS)
-    ran = run(command, *((path, night) if option is None else (night, option, path)), "-p", PROFILE)
-    assert ran.code in (1, 2)
-    assert path.name in ran.err.replace("\n", "")
 
 
 # ---- one bad file is one row
@@ -117,19 +96,3 @@ def test_want_of_memory_ends_the_run(run, tmp_path, monkeypatch):
 
 
 # ---- JSON that is written
-
-LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
-VALUES = st.recursive(LEAVES, lambda v: st.lists(v) | st.dictionaries(st.text(), v), max_leaves=12)
-
-
-@given(VALUES, st.booleans())
-def test_json_has_a_line_for_each_entry_of_the_outer_levels(value, ensure_ascii):
-    document = {"a": value, "b": {"c": [value], "e": []}}
-    try:
-        text = json_lines(document, ensure_ascii=ensure_ascii)
-    except ValueError as error:  # infinity
-        assert "not JSON compliant" in str(error)
-        return
-    assert json.loads(text) == document
-    assert text.isascii() or not ensure_ascii
-    assert '\n  "b": {\n    "c": ' in text and text.endswith('\n    "e": []\n  }\n}')

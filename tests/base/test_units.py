@@ -71,14 +71,6 @@ def test_there_and_back(unit, other, value):
     assert back == pytest.approx(value, rel=1e-9, abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("unit", "standard"),
-    [("V", "uV"), ("m/s2", "g"), ("K", "degC"), ("l", "l"), ("", ""), ("ms", "s"), ("Hz", "bpm")],
-)
-def test_standard_units(unit, standard):
-    assert units.standard_unit(unit) == standard
-
-
 def test_errors_say_what_measures_what():
     with pytest.raises(InputError) as error:
         units.to_unit([1], "mV", "g", what="channel 'EMG'")

@@ -1,7 +1,6 @@
 """What must not change the answer."""
 
 import itertools
-import multiprocessing
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ import pytest
 import oracle
 import stageguard as sg
 from nights import decode, plain, random_mapping, random_probabilities
-from stageguard.guard.kernels import threads_for
 
 
 def busy(n_stages, seed, **changes):
@@ -81,12 +79,6 @@ def test_neither_neighbours_nor_threads_change_a_byte(backend, monkeypatch, n_st
     assert answers(decode(nights, profile)) == alone
     assert answers(decode(nights[::-1], profile)) == alone[::-1]
     assert answers(decode(nights[5:12], profile)) == alone[5:12]
-
-
-def test_a_worker_process_decodes_on_one_thread(monkeypatch):
-    assert threads_for(1) == 1 and threads_for(9) >= 1
-    monkeypatch.setattr(multiprocessing.process, "parent_process", lambda: "the one that started it")
-    assert threads_for(9) == 1
 
 
 @pytest.mark.parametrize("ends", ["censored", "paper"])

@@ -23,15 +23,6 @@ def test_pins_hold_against_the_evidence(backend):
     assert unpinned.stages[4] == "W"
 
 
-def test_pins_that_break_a_minimum_bout_are_named(backend):
-    profile = sg.Profile.from_dict(plain(min_bout_seconds={"N": 90}))
-    with pytest.raises(PinError) as error:
-        decode(one_hot([0] * 20), profile, pins={2: "W", 9: "W", 10: "N", 11: "W", 17: "R"})
-    assert {9, 10, 11} <= epochs_named(error)
-    assert not {2, 17} & epochs_named(error)
-    assert "\n" not in str(error.value)
-
-
 def test_pins_across_a_forbidden_switch_are_named(backend):
     rows = plain()["transitions"] | {"W": {"W": 0.9, "N": 0.1, "R": 0.0}}
     profile = sg.Profile.from_dict(plain(transitions=rows))
@@ -51,16 +42,6 @@ def test_pins_in_conflict_are_named_by_the_automaton_and_the_greedy_pass_too(bac
             decode(one_hot([0] * 20), profile, pins={2: "W", 9: "W", 10: "N", 11: "W"})
         assert {9, 10, 11} <= epochs_named(error)
         assert 2 not in epochs_named(error)
-
-
-def test_the_first_bout_under_the_papers_ends_can_conflict_with_a_pin(backend):
-    pins = {0: "N", 1: "W"}
-    settings = {"min_bout_seconds": {"N": 90}}
-    with pytest.raises(PinError) as error:
-        decode(one_hot([0] * 8), sg.Profile.from_dict(plain(ends="paper", **settings)), pins=pins)
-    assert {0, 1} <= epochs_named(error)
-    censored = decode(one_hot([0] * 8), sg.Profile.from_dict(plain(ends="censored", **settings)), pins=pins)
-    assert censored.stages[[0, 1]].tolist() == ["N", "W"]
 
 
 def test_the_pins_that_are_named_are_impossible_by_themselves_and_no_fewer_are_named(backend):

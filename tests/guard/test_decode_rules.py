@@ -8,7 +8,7 @@ import pytest
 
 import oracle
 import stageguard as sg
-from nights import SCHEME, decode, one_hot, plain, random_mapping, random_probabilities, random_transitions
+from nights import SCHEME, decode, one_hot, plain, random_probabilities, random_transitions
 from stageguard.errors import StageGuardError
 
 
@@ -76,15 +76,6 @@ def test_a_geometric_table_is_the_markov_chain(backend):
         assert tabled.hypnogram.labels.tolist() == markov.hypnogram.labels.tolist()
 
 
-def test_a_rare_pair_weighs_the_same_from_a_stage_with_a_geometric_table(backend):
-    probabilities = one_hot([0, 0, 0, 2, 2, 2], confidence=0.9999)
-    mapping = plain(ends="paper", stay="self", rare=[["W", "R", 0.01]])
-    markov = decode(probabilities, sg.Profile.from_dict(mapping))
-    tabled = decode(probabilities, sg.Profile.from_dict(mapping | {"durations": {"W": [0.1]}}))
-    assert markov.hypnogram.labels.tolist() == tabled.hypnogram.labels.tolist() == [0, 0, 0, 2, 2, 2]
-    assert tabled.score == pytest.approx(markov.score, abs=1e-9)
-
-
 def test_a_table_of_lengths_is_bound_to_its_epoch_length(backend):
     profile = sg.Profile.from_dict(plain(durations={"N": [0.2, 0.3]}))
     with pytest.raises(StageGuardError, match=r"durations.*30.*20"):
@@ -101,20 +92,6 @@ def test_a_tabled_stage_without_exits_is_never_left_and_never_nan(backend):
     else:
         assert np.isfinite(result.score)
         assert all(a == b for a, b in itertools.pairwise(result.stages) if a == "W")
-
-
-def test_structured_and_generic_kernels_agree(backend):
-    rng = np.random.default_rng(9)
-    for n_stages in (2, 3, 5):
-        mapping = random_mapping(
-            rng, n_stages, ends="paper", stay="self", flip=False, durations=False, minimum=True
-        )
-        generic = mapping | {"flip_flop": {"penalty_nats": 1e-13, "window_epochs": 3, "method": "exact"}}
-        probabilities = random_probabilities(rng, 150, n_stages)
-        one = decode(probabilities, sg.Profile.from_dict(mapping))
-        other = decode(probabilities, sg.Profile.from_dict(generic))
-        assert one.score == pytest.approx(other.score, abs=1e-9)
-        assert one.hypnogram.labels.tolist() == other.hypnogram.labels.tolist()
 
 
 def test_weight_zero_without_minimum_is_argmax_even_where_switches_are_forbidden(backend):

@@ -110,13 +110,6 @@ def test_the_result_cannot_be_written_to(backend):
         result.score = 0.0
 
 
-def test_nights_of_densities_and_arrays_may_be_mixed(backend):
-    density = sg.Hypnodensity(night(seed=1), sg.StageScheme.named("wnr3"), 30.0)
-    first, second = sg.decode([night(), density], profile_of())
-    assert any("W, N, R" in text for text in first.assumed)
-    assert not any("W, N, R" in text for text in second.assumed)
-
-
 def test_results_of_a_list_do_not_follow_arrays_that_are_written_to(backend):
     nights = [night(seed=seed)[: 1 + 13 * seed] for seed in range(6)]
     kept = [probabilities.copy() for probabilities in nights]

@@ -145,23 +145,21 @@ def test_a_long_night_is_explained_as_one_by_one_under_every_profile(name):
         assert_explained_as_one_by_one(sg.decode(probabilities, profile))
 
 
-def test_a_change_that_transitions_make_is_theirs():
-    assert rule_of(decode(short_wake(), profile_of(transition_weight=1.0))) == "transition"
-
-
-def test_a_change_that_a_minimum_bout_makes_is_its():
-    profile = profile_of(transition_weight=0.01, min_bout_seconds={"W": 90})
-    assert rule_of(decode(short_wake(), profile)) == "minimum bout"
-
-
-def test_a_change_that_the_flip_flop_window_makes_is_its():
-    profile = profile_of(transition_weight=0.01, flip_flop={"penalty_nats": 2.0})
-    assert rule_of(decode(short_wake(), profile)) == "flip-flop"
-
-
-def test_a_change_that_two_rules_would_make_is_named_after_one():
-    profile = profile_of(transition_weight=1.0, min_bout_seconds={"W": 90})
-    assert rule_of(decode(short_wake(), profile)) == "transition"
+@pytest.mark.parametrize(
+    ("rules", "named"),
+    [
+        ({"transition_weight": 1.0}, "transition"),
+        ({"transition_weight": 0.01, "min_bout_seconds": {"W": 90}}, "minimum bout"),
+        ({"transition_weight": 0.01, "flip_flop": {"penalty_nats": 2.0}}, "flip-flop"),
+        ({"transition_weight": 1.0, "min_bout_seconds": {"W": 90}}, "transition"),  # the first of two
+        (
+            {"transition_weight": 0.01, "prior_exponent": 0.5, "prior": {"W": 0.8, "N": 0.1, "R": 0.1}},
+            "prior",
+        ),
+    ],
+)  # fmt: skip
+def test_a_change_is_named_after_the_rule_that_makes_it(rules, named):
+    assert rule_of(decode(short_wake(), profile_of(**rules))) == named
 
 
 def test_a_change_that_faded_evidence_allows_is_of_quality():
@@ -187,11 +185,6 @@ def test_a_neighbour_drawn_along_by_a_pin_is_of_the_pin():
     result = decode(rows, profile, pins={3: "R"})
     assert result.stages[3:5].tolist() == ["R", "R"]
     assert rule_of(result) == "pin"
-
-
-def test_a_change_that_the_prior_makes_is_of_the_prior():
-    profile = profile_of(transition_weight=0.01, prior_exponent=0.5, prior={"W": 0.8, "N": 0.1, "R": 0.1})
-    assert rule_of(decode(short_wake(), profile)) == "prior"
 
 
 def test_lifted_minority_stages_are_of_the_prior():

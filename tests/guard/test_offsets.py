@@ -5,8 +5,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from test_decode_exact import COMBINATIONS, random_case
 from test_posterior import both
 from test_sample import KINDS, assert_drawn_in_proportion
@@ -224,27 +222,6 @@ def test_offsets_do_not_count_where_the_stager_does_not(backend):
     assert np.array_equal(*lost_draws)
     seen = [sg.sample(night, each, n=20) for each in profiles]
     assert not np.array_equal(*seen)
-
-
-numbers = st.one_of(st.floats(allow_nan=True), st.integers(), st.sampled_from(["0.5", None, True, [1.0]]))
-
-
-@settings(deadline=None, max_examples=60)
-@given(
-    st.integers(2, 12),
-    st.integers(0, 2**64),
-    st.dictionaries(st.sampled_from(["W", "N", "R"]), st.floats(0, 10), min_size=3),
-    st.floats(1e-3, 20),
-    st.floats(0, 10),
-)
-def test_any_spread_draws_nights_and_marginals(n_epochs, seed, spreads, weight, weight_sd):
-    changes = {"stage_sd": spreads, "weight": weight, "weight_sd": weight_sd}
-    profile = sg.Profile.from_dict(with_rules(plain(3), **changes))
-    night = random_probabilities(np.random.default_rng(n_epochs), n_epochs, 3)
-    drawn = sg.sample(night, profile, n=4, seed=seed)
-    assert ((drawn >= 0) & (drawn <= 2)).all()
-    marginals = sg.posterior(night, profile).probabilities
-    np.testing.assert_allclose(marginals.sum(axis=1), 1.0, atol=1e-9)
 
 
 @pytest.mark.parametrize(

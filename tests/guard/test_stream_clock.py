@@ -13,10 +13,8 @@ import oracle
 import stageguard as sg
 from nights import decode, one_hot, plain, random_mapping, random_probabilities
 from stageguard.guard.automaton import compile_automaton
-from stageguard.guard.clock import ClockRules
 from stageguard.guard.decode import decode_held
 from stageguard.guard.night import DEFAULTS
-from stageguard.guard.stream_paths import StreamClock
 
 MINUTE = 60.0
 WINDOW, LEAST = 10, 6  # epochs of a minute: lasting sleep
@@ -198,20 +196,6 @@ def test_epochs_without_evidence_are_weighed_too():
         decoder = sg.StreamingDecoder(profile)
         given_out, rest = run(decoder, rows)
         assert list(itertools.chain(*given_out)) + rest == decode(rows, profile).stages.tolist()
-
-
-def test_a_short_gap_does_not_end_a_bout_and_a_long_one_does():
-    rules = ClockRules.of(early_profile().clock, early_profile().scheme, 30.0)
-    clock, rem = StreamClock(rules, 30.0), 2
-    for epoch in range(15):
-        clock.see(epoch, rem)
-    assert clock.nats(15, rem)[rem] == clock.nats(15, None)[rem] == 0.0  # 8 min with this epoch
-    assert clock.nats(14, rem)[rem] < 0
-    clock.see(15, 1)
-    assert clock.nats(16, rem)[rem] == 0.0
-    assert clock.nats(16, None)[rem] < 0
-    clock.give_out([-1])
-    assert clock.nats(17, rem)[rem] < 0
 
 
 STAGES = st.lists(st.tuples(st.sampled_from("WNR?"), st.integers(1, 25)), min_size=1, max_size=12)

@@ -1,7 +1,6 @@
 """The rules that set the strength per recording, against trying their whole grid."""
 
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -406,25 +405,6 @@ def test_target_lands_near_its_aim_and_keeps_the_rem_that_probabilities_expect(b
         alone = quietly(probabilities, profile)
         assert alone.strength == result.strength
         assert np.array_equal(alone.hypnogram.labels, result.hypnogram.labels)
-
-
-def test_what_keeps_rem_is_told(backend):
-    rng = np.random.default_rng(11)
-    rows = night(rng, 3, n_epochs=300, noise=1.3, contrast=1.4)
-    rows[:, 2] *= 0.45  # REM that is seldom the likeliest
-    rows /= rows.sum(axis=1, keepdims=True)
-    profile = sg.Profile.from_dict(mapping_of(3, rng, strength={"rule": "target", "fi_target": 0.06}))
-    result = quietly(rows, profile)
-    nats = result.strength.balance_nats[2]
-    assert result.strength.step == "lowered" and nats > 0.1
-    assert mentions(done_words(result), "REM", f"{nats:.2f}", "expect")
-    less = replace(result, strength=replace(result.strength, balance_nats=(0.0, 0.0, -0.07)))
-    assert mentions(done_words(less), "REM", "lowered", "0.07 nats")
-    fixed = profile.replace(strength=None, transition_weight=result.strength.transition_weight)
-    smoothed = quietly(rows, fixed)
-    expected = rows[:, 2].mean()
-    shares = [float(np.mean(each.hypnogram.labels == 2)) for each in (smoothed, result)]
-    assert abs(shares[1] - expected) < abs(shares[0] - expected)
 
 
 def flickering(seed, n_stages):

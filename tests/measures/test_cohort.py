@@ -11,8 +11,7 @@ from scipy import stats
 
 import stageguard as sg
 from messages import each_mentions, mentions, naming
-from stageguard.errors import InputError, MissingExtraError
-from stageguard.measures import samples as paired_module
+from stageguard.errors import InputError
 from stageguard.measures.cohort import (
     ARCHITECTURE,
     CohortNight,
@@ -229,23 +228,3 @@ def test_nights_of_one_subject_count_once():
     assert row.n_subjects == 6
     assert row.after.sd == pytest.approx(after.std(ddof=1))
     assert row.after.p == pytest.approx(stats.wilcoxon(after, before).pvalue)
-
-
-def test_without_a_before_there_is_no_comparison():
-    nights, _, after = made_up(5)
-    (row,), _ = architecture_errors({name: {"after": each["after"]} for name, each in nights.items()})
-    assert row.before.n == 0
-    assert row.after.mean == pytest.approx(after.mean())
-    assert np.isnan([row.after.p, row.improvement_percent]).all()
-
-
-def test_without_scipy_the_errors_are_there_and_the_reason_is_said(monkeypatch):
-    def missing(*_):
-        raise MissingExtraError("tests of significance need 'scipy'.")
-
-    monkeypatch.setattr(paired_module, "library", missing)
-    nights, _, after = made_up(5)
-    (row,), untested = architecture_errors(nights)
-    assert row.after.mean == pytest.approx(after.mean())
-    assert np.isnan(row.after.p)
-    assert "scipy" in untested

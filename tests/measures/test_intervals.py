@@ -126,16 +126,6 @@ def test_a_profile_that_was_not_fitted_has_no_conformal_intervals():
     refusal(error, "holds no errors on scored nights", "stageguard fit", "method='model'")
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [({"level": 1.0}, "level is 1.0, expected a number from 0.5 to 0.99"), ({"method": "exact"}, "method")],
-)
-def test_options_are_checked(options, words):
-    with pytest.raises(sg.InputError) as error:
-        intervals(night(profile_with(errors={"tst_minutes": alone([1.0] * 9)})), **options)
-    refusal(error, words)
-
-
 FULLY = {
     "errors": {"tst_minutes": alone([1.0] * 20), "rem_latency_bout_minutes": alone([1.0] * 20)},
     "coverage": {"tst_minutes": 0.9, "rem_latency_bout_minutes": 0.9},

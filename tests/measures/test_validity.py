@@ -14,7 +14,7 @@ import stageguard as sg
 from messages import mentions
 from nights import decode, random_probabilities
 from peers import random_labels
-from small import profile_of, refusal
+from small import profile_of
 from stageguard.measures.bouts import hypnogram_before
 from stageguard.measures.validity import validity
 
@@ -68,10 +68,6 @@ def test_a_known_night_in_closed_form():
     assert found.bouts_below_minimum == {"W": 1, "R": 1}
     assert found.expert_bouts_lost is None
     assert found.profile == "small"
-
-
-def places(*bouts, profile=PROFILE, seconds=30.0):
-    return {name: i.place for name, i in validity(night(*bouts, seconds=seconds), profile).indicators.items()}
 
 
 def test_smoother_than_experts_is_flagged_as_loudly_as_more_fragmented():
@@ -150,15 +146,6 @@ def test_expert_bouts_that_a_minimum_takes_away():
     assert found.expert_bouts_lost == {"W": 1, "R": 0}
     five = night((2, 9), (0, 1), (2, 9), (0, 1), (2, 9), (0, 2), (4, 2), (2, 7), scheme="aasm5")
     assert validity(output, PROFILE, expert=five).expert_bouts_lost == {"W": 1, "R": 0}
-
-
-def test_an_expert_scoring_has_to_fit():
-    with pytest.raises(sg.InputError) as error:
-        validity(night((N, 9)), PROFILE, expert=night((N, 7)))
-    refusal(error, r"^the expert scored up to epoch 7 and the night has 9")
-    with pytest.raises(sg.InputError) as error:
-        validity(night((N, 9)), PROFILE, expert=[0, 1])
-    refusal(error, r"^expert is \[0, 1\], expected a Hypnogram\.$")
 
 
 def test_a_decoding_brings_its_own_profile_and_its_own_fragmentation():

@@ -13,7 +13,6 @@ from messages import mentions
 torch = pytest.importorskip("torch")
 from stageguard.nn.backbones import BACKBONES, build_backbone  # noqa: E402
 from stageguard.nn.backbones.shared import Spectrogram  # noqa: E402
-from stageguard.nn.backbones.sleeptransformer import _Block  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -272,21 +271,6 @@ def test_the_spectrogram_has_the_published_shape_and_finds_a_sine():
     assert (spectra[..., 129:].argmax(dim=3) == 64).all()
 
 
-def test_a_transformer_block_is_multi_head_attention_with_no_output_projection():
-    torch.manual_seed(3)
-    block = _Block(16, 32).eval()
-    x = features(2, 5, 16)
-    sequence = x.transpose(0, 1)
-    attended, _ = torch.nn.functional.multi_head_attention_forward(
-        *(sequence, sequence, sequence, 16, 8),
-        *(block.projections.weight, block.projections.bias, None, None, False, 0.0),
-        *(torch.eye(16), torch.zeros(16)),
-        training=False,
-    )
-    between = block.norm(x + attended.transpose(0, 1))
-    assert torch.allclose(block(x), block.dense_norm(between + block.dense(between)), atol=1e-6)
-
-
 # ---- the page ------------------------------------------------------------------------------------
 
 
@@ -296,20 +280,3 @@ def test_examples_of_the_page_run():
     names = {"torch": torch}
     exec(compile(example, PAGE.name, "exec"), names)
     assert names["net"].training_length is None
-
-
-def test_attnsleep_pads_and_pools_as_published():
-    """Layer by layer, the numbers of the authors' model.py for 3,000 samples."""
-    network = build_backbone("attnsleep", n_frames=3000, n_features=1, n_stages=5)
-    shapes = []
-    for branch in (network.fine, network.coarse):
-        x = torch.zeros(1, 1, 3000)
-        for layer in branch:
-            x = layer.eval()(x)
-            if isinstance(layer, torch.nn.Conv1d | torch.nn.MaxPool1d):
-                shapes.append(
-                    (layer.padding if isinstance(layer.padding, int) else layer.padding[0], x.shape[2])
-                )
-    fine = [(24, 500), (4, 251), (4, 252), (4, 253), (2, 64)]
-    coarse = [(200, 61), (2, 31), (3, 31), (3, 31), (1, 16)]
-    assert shapes == fine + coarse

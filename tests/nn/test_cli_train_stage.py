@@ -157,17 +157,3 @@ def test_stage_takes_a_folder_another_profile_and_goes_on_after_a_failure(run, p
     assert first["ok"]
     assert second["file"].endswith("more/a.csv")
     assert mentions(second["error"], "a.csv", "output", tmp_path / "in" / "a.csv")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (("--device", "cuda"), "device is 'cuda', but torch "),
-        (("-p", "human-psg-5"), "a.csv: "),
-    ],
-)
-def test_stage_refuses_what_it_cannot_do(run, model, tmp_path, arguments, expected):
-    if "cuda" in arguments and torch.cuda.is_available():
-        pytest.skip("there is a GPU here")
-    path = write_csv(tmp_path / "a.csv", feature_table(70))
-    assert expected in error_line(run("stage", "--stager", model, path, "-o", tmp_path / "out", *arguments))

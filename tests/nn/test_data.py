@@ -13,15 +13,10 @@ from stageguard.night.stages import AASM5, WNR3, WS2
 from stageguard.nn.data import (
     Normalisation,
     check_together,
-    count_labels,
-    cut_windows,
-    epoch_length,
     make_batch,
     read_features,
     round_of_batches,
     split_subjects,
-    stage_windows,
-    take_subjects,
 )
 
 
@@ -123,14 +118,6 @@ def test_tables_without_subject_or_stages_cannot_train(tmp_path):
         assert mentions(message(InputError, check_together, [feature_table(1), other]), "night2", "night1")
 
 
-def test_epoch_lengths_of_tables_and_options_agree():
-    timed, other = feature_table(1, epoch_seconds=30.0), feature_table(2, epoch_seconds=20.0)
-    assert epoch_length([feature_table(0), timed]) == epoch_length([timed], 30.0) == 30.0
-    assert (epoch_length(cohort(2)), epoch_length(cohort(2), 15.0)) == (None, 15.0)
-    assert mentions(message(InputError, epoch_length, [timed, other]), "night2", "20 s", "30 s")
-    assert mentions(message(InputError, epoch_length, [timed], 20.0), "night1", "30 s", "20 s")
-
-
 def test_a_gap_or_an_epoch_without_signal_ends_a_stretch():
     features = feature_table(1, n_epochs=30).values.copy()
     features[20] = np.nan
@@ -148,39 +135,6 @@ def test_subjects_are_wholly_on_one_side():
     assert split_subjects(tables, 0.2, seed=42)[1] == validation
     one = message(InputError, split_subjects, tables[:2], 0.2, seed=42)
     assert mentions(one, "p0", "least", 2)
-
-
-def test_subjects_are_taken_by_name():
-    tables = [feature_table(seed, subject=f"p{seed // 2}") for seed in range(6)]
-    others, taken = take_subjects(tables, ["p2", "p0"], "validation_subjects")
-    assert (others, taken) == (tables[2:4], [*tables[:2], *tables[4:]])
-    assert take_subjects(tables, [], "held_out_subjects") == (tables, [])
-    assert mentions(
-        message(InputError, take_subjects, tables, ["p7"], "held_out_subjects"),
-        "held_out_subjects",
-        "'p7'",
-    )
-    assert mentions(
-        message(InputError, take_subjects, tables, ["p0", "p1", "p2"], "held_out_subjects"),
-        "held_out_subjects",
-        "train",
-    )
-
-
-def test_a_stage_absent_from_training_is_named():
-    labels = feature_table(1).labels.copy()
-    labels[labels == 2] = -1
-    assert mentions(message(InputError, count_labels, [feature_table(1, labels=labels)], WNR3), "R", "occur")
-    assert count_labels([feature_table(1)], WNR3).tolist() == [30, 30, 30]
-
-
-@pytest.mark.parametrize("n_epochs", [1, 19, 20, 21, 137])
-def test_windows_cover_every_epoch_and_are_whole_where_they_can_be(n_epochs):
-    for offset in (0, 7, 19):
-        starts = cut_windows(n_epochs, 20, offset)
-        covered = {t for s in starts for t in range(s, min(s + 20, n_epochs))}
-        assert covered == set(range(n_epochs))
-        assert all(s + 20 <= n_epochs for s in starts) or n_epochs < 20
 
 
 def test_sequences_never_cross_recordings_or_gaps_and_padding_is_masked():
@@ -219,32 +173,3 @@ def test_nights_are_scaled_by_themselves_and_the_clock_by_all():
     assert np.ptp(ours[..., 3]) > 1
     assert read(Normalisation, plain(scale)) == scale
     assert mentions(message(InputError, Normalisation.fit, tables, ["clok"]), "'clok'", "'clock'")
-
-
-def by_place(windows):
-    """Probabilities that show where in its window an epoch was."""
-    rising = 1 / (1 + np.exp(-np.arange(windows.shape[1]) / 10))
-    return np.broadcast_to(np.stack([rising, 1 - rising], axis=1), (*windows.shape[:2], 2))
-
-
-def test_overlapping_windows_are_averaged():
-    rows = stage_windows(np.zeros((17, 1, 2)), 10, by_place)
-    for t in range(17):
-        seen = [1 / (1 + np.exp(-(t - s) / 10)) for s in (0, 5, 7) if s <= t < s + 10]
-        assert rows[t, 0] == pytest.approx(np.mean(seen), abs=1e-12)
-
-
-@pytest.mark.parametrize(("n_epochs", "length", "shown"), [(170, None, 170), (3, 10, 10), (1, 10, 10)])
-def test_a_night_is_shown_whole_or_padded_to_the_length(n_epochs, length, shown):
-    seen = []
-    rows = stage_windows(np.ones((n_epochs, 1, 2)), length, lambda x: seen.append(x) or by_place(x))
-    assert [x.shape for x in seen] == [(1, shown, 1, 2)]
-    assert not seen[0][0, n_epochs:].any()
-    assert rows.shape == (n_epochs, 2)
-
-
-def test_a_round_depends_on_seed_and_round_only():
-    stretches = Normalisation().stretches(cohort(3))
-    first = round_of_batches(stretches, 20, 4, seed=(42, 0))
-    assert first == round_of_batches(stretches, 20, 4, seed=(42, 0))
-    assert first != round_of_batches(stretches, 20, 4, seed=(42, 1))

@@ -17,12 +17,11 @@ import torch
 
 from feature_nights import cohort, feature_table, options
 from messages import mentions
-from stageguard.documents import plain, read
 from stageguard.errors import FileFormatError, InputError, OutputExistsError
 from stageguard.measures.agreement import cohen_kappa
 from stageguard.nn.data import soften
-from stageguard.nn.options import TrainingOptions, read_config
-from stageguard.nn.training import best_temperature, one_cycle, score_probabilities, train
+from stageguard.nn.options import read_config
+from stageguard.nn.training import best_temperature, score_probabilities, train
 from stageguard.signals.features import Features
 
 PAPER = "kdd2026-cardiorespiratory"
@@ -312,12 +311,6 @@ def test_a_wrong_option_is_one_line(changes, expected):
     assert mentions(message(InputError, options, **changes), *expected)
 
 
-def test_options_survive_json_and_whole_numbers_may_be_written_with_a_point():
-    said = options(balanced=True, seed=0, penalty_after=0)
-    assert read(TrainingOptions, json.loads(json.dumps(plain(said, defaults=True)))) == said
-    assert options(sequence_epochs=20.0, steps=2.0, seed=7.0) == options(sequence_epochs=20, steps=2, seed=7)
-
-
 START = 'data = "d"\noutput = "o"\nbackbone = "usleep"\nprofile = "human-psg-3"\n'
 
 
@@ -346,15 +339,6 @@ def test_a_configuration_is_relative_to_its_file(tmp_path):
 def test_a_wrong_configuration_is_one_line(tmp_path, text, expected):
     (tmp_path / "c.toml").write_text(text)
     assert mentions(message(FileFormatError, read_config, tmp_path / "c.toml"), *expected)
-
-
-def test_one_cycle_rises_to_its_peak_and_falls_to_nothing():
-    rates = [one_cycle(step, 100, 1e-3) for step in range(100)]
-    assert rates[0] == pytest.approx(1e-3 / 25)
-    assert max(rates) == rates[30] == pytest.approx(1e-3)
-    assert rates[-1] < 1e-5
-    assert (np.diff(rates[:31]) > 0).all()
-    assert (np.diff(rates[30:]) < 0).all()
 
 
 def test_named_subjects_decide_which_weights_are_kept(tmp_path):
