@@ -36,12 +36,6 @@ def of(**changes):
 
 HASTY = of(sniff=lambda head, path: head.split(b"\\n")[7].startswith(b"#MyLab"))
 """
-MISTAKES = {
-    "a suffix that is a list": "suffixes=['.mylab']",
-    "a suffix that is a text": "suffixes='.mylab'",
-    "an upper-case suffix": "suffixes=('.MyLab',)",
-    "a name that is a number": "name=3",
-}
 
 
 @pytest.fixture
@@ -75,15 +69,6 @@ def test_a_sniff_that_fails_hides_no_other_format(provide, tmp_path):
     with pytest.warns(InstallationWarning, match=naming("'mylab'", "night.txt", "IndexError")):
         night = sg.read_hypnogram(path, epoch_seconds=30)
     assert night.stages.tolist() == ["W", "N2", "R"]
-
-
-@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
-def test_a_format_made_wrongly_is_left_out(provide, tmp_path, mistake):
-    (tmp_path / "mistaken.py").write_text(f"from mylab_formats import *\nFORM = of({mistake})\n", "utf-8")
-    provide("mistaken:FORM")
-    with pytest.warns(InstallationWarning, match=naming("'mylab'", mistake.partition("=")[0])):
-        assert "mylab" not in {form.name for form in formats()}
-    sys.modules.pop("mistaken", None)
 
 
 @pytest.mark.parametrize("value", ["no_such_module:FORM", "mylab_formats:NO_FORM"])

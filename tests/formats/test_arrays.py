@@ -45,10 +45,6 @@ def test_npy_in_the_order_of_the_given_stages(tmp_path, dtype, order):
     assert density.epoch_seconds == 4
 
 
-def test_stages_may_be_one_text(tmp_path):
-    assert read_density(saved(tmp_path, P), stages="W, N, R").n_epochs == 3
-
-
 @pytest.mark.proves("npz")
 def test_npz_carries_stages_epoch_length_and_start(tmp_path):
     path = tmp_path / "night.npz"
@@ -68,17 +64,6 @@ def test_npz_with_one_array_needs_no_key(tmp_path, save):
     path = tmp_path / "night.npz"
     save(path, whatever=P)
     np.testing.assert_array_equal(read_density(path, stages=WNR).probabilities, P)
-
-
-def test_bare_arrays_need_stages(tmp_path):
-    expected = (
-        "names no stages, and their order differs between tools. "
-        "Say what the columns are with stages, for example stages=['W', 'N1', 'N2', 'N3', 'R']. "
-        "Or say who wrote it with format: usleep-npy, gssc, physioex, braindecode, sleepecg."
-    )
-    assert refused(saved(tmp_path, P)) == expected
-    np.savez(tmp_path / "night.npz", probabilities=P)
-    assert refused(tmp_path / "night.npz") == expected
 
 
 def test_pickles_are_never_loaded(tmp_path):

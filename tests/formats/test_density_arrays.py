@@ -74,13 +74,6 @@ def test_sub_epoch_predictions_of_u_sleep_are_pooled(tmp_path):
     np.testing.assert_allclose(density.probabilities[0], P[:6].mean(axis=0), atol=1e-6)
 
 
-@pytest.mark.parametrize("shape", [(24,), (24, 1)])
-def test_argmax_files_of_u_time_hold_no_probabilities(tmp_path, shape):
-    path = saved(tmp_path, P.argmax(axis=1).reshape(shape))
-    with pytest.raises(FileFormatError, match=r"expected \(epochs, 5\) for W, N1, N2, N3, R"):
-        sg.read_density(path, format="usleep-npy")
-
-
 @pytest.mark.proves("gssc")
 def test_log_softmax_of_gssc(tmp_path):
     """`ArrayInfer.infer` returns what its authors call logits: some of them are log-probabilities."""
@@ -164,14 +157,6 @@ def test_the_order_of_sleepecg_is_that_of_the_installed_one():
         own = [canonical_name(name) for name in SLEEPECG[len(names)]]
         theirs = ["Deep" if name == "N3" and "LIGHT" in names else canonical_name(name) for name in names]
         assert own == theirs
-
-
-def test_bad_arrays_of_sleepecg():
-    assert "expected SleepECG's (epochs, 3 to 6)" in refused(np.ones((4, 8)), format="sleepecg")
-    assert "expected SleepECG's (epochs, 3 to 6)" in refused(np.ones(4), format="sleepecg")
-    assert "has 4 stages behind UNDEFINED, got 2 names" in refused(P, format="sleepecg", stages=["a", "b"])
-    named = sg.read_density(P, format="sleepecg", stages=["UNDEFINED", "N3", "LIGHT", "REM", "WAKE"])
-    assert named.scheme.name == "wldr4"
 
 
 @pytest.mark.proves("object:sklearn")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from messages import each_mentions, mentions, naming
-from stageguard.errors import FileFormatError, InputError, MissingExtraError
+from messages import each_mentions, mentions
+from stageguard.errors import FileFormatError
 from stageguard.formats.night import FileOptions
 from stageguard.formats.read import read_density_file
 
@@ -43,11 +43,6 @@ def test_csv_of_gssc(tmp_path, first_seconds):
     assert (found.density.epoch_seconds, found.density.offset_seconds) == (30.0, first_seconds)
     assert found.notes == ()
     assert mentions(refused(tmp_path / "n.csv", epoch_seconds=20), "epoch", "lasts", "30 s")
-
-
-def test_gssc_of_pypi_has_no_probabilities(tmp_path):
-    path = write(tmp_path, "n.csv", "Hypnogram of n", "Epoch,Time,Stage", "0,0.0,2", "1,30.0,2")
-    assert mentions(refused(path), "GSSC", "PyPI")
 
 
 def test_rows_of_gssc_that_are_missing_have_no_evidence(tmp_path):
@@ -86,24 +81,6 @@ def test_damaged_and_large_parquet(tmp_path, monkeypatch):
     assert mentions(refused(path), "unpacked", "most")
 
 
-def test_parquet_needs_pyarrow(tmp_path, monkeypatch):
-    (tmp_path / "n.parquet").write_bytes(b"PAR1")
-    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=naming("n.parquet", "'pyarrow'")):
-        sg.read_density(tmp_path / "n.parquet")
-
-
-def test_unknown_formats_are_listed_with_a_suggestion(tmp_path):
-    path = write(tmp_path, "n.csv", "W,S", "1,0")
-    with pytest.raises(
-        InputError,
-        match=naming("'gsscsv'"),
-    ):
-        sg.read_density(path, format="gsscsv")
-    with pytest.raises(InputError, match=naming("'nsrr-xml'")):
-        sg.read_density(path, format="nsrr-xml")
-
-
 def test_quoted_cells_as_r_writes_them(tmp_path):
     rows = [f'"{i}",{",".join(map(str, row))},"a"' for i, row in enumerate(P, start=1)]
     path = write(tmp_path, "n.csv", '"","W","N1","N2","N3","R","note"', *rows)
@@ -121,31 +98,3 @@ def test_rows_of_empty_cells_at_the_end_are_left_out_and_one_within_is_an_epoch(
         assert density.n_epochs == 3
         assert np.isnan(density.probabilities[1]).all()
         assert mentions(density.assumed, "2 rows", "cells")
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("expert.txt", b"W\nN1\nN2\n", "holds stages without probabilities"),
-        (
-            "expert.csv",
-            b"epoch,stage\n0,W\n1,N2\n",
-            "holds stages without probabilities",
-        ),
-        (
-            "x.xml",
-            b"<CMPStudyConfig><EpochLength>30</EpochLength><SleepStages/></CMPStudyConfig>",
-            "holds stages without probabilities",
-        ),
-        ("psg.edf", b"0       X X X", "is EDF, expected a stager's probabilities. Stage a recording first"),
-    ],
-)
-def test_a_scoring_or_a_recording_is_told_from_probabilities(tmp_path, name, content, said):
-    path = tmp_path / name
-    path.write_bytes(content)
-    with pytest.raises(FileFormatError) as caught:
-        sg.read_density(path)
-    assert str(caught.value).startswith(f"{name}: {said}")
-    assert ("check, stats and compare" if name == "psg.edf" else "stats, check and compare") in str(
-        caught.value
-    )

@@ -9,7 +9,6 @@ import pytest
 
 import stageguard as sg
 from messages import each_mentions, naming
-from recording_files import channel, write_edf
 from stageguard.errors import FileFormatError, InputError
 from stageguard.formats.night import FileOptions
 from stageguard.formats.read import read_density_file
@@ -77,12 +76,6 @@ def test_bad_tables_are_one_line(tmp_path, rows, expected):
     assert str(caught.value).startswith(f"pops.txt: {expected}")
 
 
-def test_posteriors_that_are_incomplete_are_named(tmp_path):
-    path = table(tmp_path, ["x\t1\t0.5\t0.5"], "ID\tE\tPP_W\tPP_R")
-    with pytest.raises(FileFormatError, match=r"has the posteriors PP_R, PP_W, expected PP_W, PP_N1"):
-        sg.read_density(path)
-
-
 def scored_recording(folder: Path) -> tuple[Path, Path]:
     """An EDF whose EEG oscillates as its stage says, and its scoring for Luna."""
     edfio = pytest.importorskip("edfio")
@@ -125,9 +118,3 @@ def test_posteriors_of_the_installed_lunapi(tmp_path):
     assert np.flatnonzero(np.isnan(part.probabilities[:, 0])).tolist() == [0, 1, 5]
     with pytest.raises(InputError, match=naming(2, "CH", "C3, C4")):
         sg.read_density(frame.assign(CH=["C3"] * 50 + ["C4"] * 62))
-
-
-def test_an_edf_without_posteriors_is_no_hypnodensity(tmp_path):
-    path = write_edf(tmp_path / "n.edf", [channel("EEG C4-M1", 60, 100)])
-    with pytest.raises(FileFormatError, match=naming("n.edf", "EDF", "probabilities")):
-        sg.read_density(path)

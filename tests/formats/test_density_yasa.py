@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -77,19 +76,6 @@ def test_unscored_and_artefact_are_no_stages():
     assert mentions(found.notes, "UNS", "remains")
 
 
-def test_a_hypnogram_without_probabilities_says_so():
-    with pytest.raises(
-        InputError,
-        match=naming("yasa.Hypnogram", "YASA", "drops"),
-    ):
-        sg.read_density(yasa.Hypnogram(["WAKE", "N2"]))
-
-
-def test_an_objects_format_need_not_be_named():
-    with pytest.raises(InputError, match=naming("format='gssc'")):
-        sg.read_density(hypnogram(), format="gssc")
-
-
 @pytest.mark.proves("yasa-json")
 @pytest.mark.parametrize("zone", [None, "Europe/Paris"])
 def test_json_of_yasa_gives_its_probabilities(tmp_path, zone):
@@ -140,12 +126,6 @@ def test_missing_numbers_in_json_are_epochs_without_evidence(tmp_path):
     own["proba"] = {name: [None, *cells[1:]] for name, cells in own["proba"].items()}  # type: ignore[attr-defined]
     path.write_text(json.dumps(own))
     assert np.isnan(sg.read_density(path).probabilities).all(axis=1).tolist() == [True, False, False]
-
-
-def test_a_zone_that_nobody_knows_leaves_the_offset(tmp_path):
-    path = tmp_path / "night.json"
-    path.write_text(json.dumps(document(start="2024-05-01T22:30:00+02:00", tz="Mars/Olympus")))
-    assert sg.read_density(path).start == datetime.fromisoformat("2024-05-01T22:30:00+02:00")
 
 
 @pytest.mark.parametrize("names", [["N1", "N2", "N3", "R", "W"], ["N1", "N2", "N3", "REM", "WAKE"]])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import tracemalloc
-import warnings
 from datetime import datetime
 
 import numpy as np
@@ -16,7 +15,7 @@ from messages import each_mentions, mentions
 from recording_files import START, Channel, channel, write_edf
 from stageguard.errors import FileFormatError, InputError
 from stageguard.formats.recordings import edf
-from stageguard.formats.recordings.edf import read_edf_header, read_edf_recording
+from stageguard.formats.recordings.edf import read_edf_recording
 from stageguard.formats.recordings.raw import crop
 
 
@@ -147,25 +146,6 @@ def test_records_that_the_header_does_not_count(tmp_path, channels):
     assert each_mentions(read_edf_recording(path).notes, ("3 bytes", "ignored"))
 
 
-def test_edfio_and_mne_take_two_joined_files_and_half_a_file_for_one(tmp_path, channels):
-    """Why they do not read for us: they count records by the size of the file."""
-    edfio, mne = pytest.importorskip("edfio"), pytest.importorskip("mne")
-    whole = write_edf(tmp_path / "night.edf", channels[:1]).read_bytes()
-    n_samples = len(channels[0].digital)
-    (tmp_path / "joined.edf").write_bytes(whole + whole)
-    (tmp_path / "half.edf").write_bytes(whole[: len(whole) - n_samples])
-    for name, is_longer in (("joined.edf", True), ("half.edf", False)):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            lengths = {
-                len(edfio.read_edf(tmp_path / name).signals[0].data),
-                mne.io.read_raw_edf(tmp_path / name, verbose="ERROR").n_times,
-            }
-        assert all((length > n_samples) == is_longer and length != n_samples for length in lengths)
-    assert read_edf_recording(tmp_path / "joined.edf").signals["EEG C4-M1"].n_samples == n_samples
-    assert mentions(complaint(tmp_path / "half.edf"), "Was it copied", "completely")
-
-
 @pytest.mark.parametrize("n_bytes", [0, 1, 8, 100, 255, 256, 300, 1535, 1536, 2000, -1])
 def test_a_truncated_file_is_refused(tmp_path, channels, n_bytes):
     path = write_edf(tmp_path / "cut.edf", channels)
@@ -264,10 +244,3 @@ def test_a_cut_is_at_the_nearest_sample(tmp_path, channels):
     np.testing.assert_allclose(part.read(3, 9), channels[0].values[19:25], atol=1e-9)
     assert crop(signal, 0, 99) is signal
     assert crop(signal, 8, 9) is None
-
-
-def test_a_real_header(data_dir):
-    header = read_edf_header(data_dir / "samples" / "SC4001EC-Hypnogram.edf")
-    assert header.patient == "X F X Female_33yr"
-    assert (header.n_records, header.record_seconds, header.is_plus) == (1, 0.0, True)
-    assert [signal.label for signal in header.signals] == ["EDF Annotations"]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stageguard as sg
-from cli_runner import Runner, error_line, write_night
+from cli_runner import Runner, error_line
 from messages import mentions
 from stageguard.errors import StageGuardError
 
@@ -23,7 +23,6 @@ STAGES = np.array(NAMES)[LABELS]
 WORDS = np.array(["WAKE", "N1", "N2", "N3", "REM"])[LABELS]
 PROFILE = "human-psg-5"
 PLAIN = {"strength": "off"}  # random nights would be changed a lot
-HARD = "stages without probabilities"
 
 
 def refused(call, *arguments, **options):
@@ -97,22 +96,6 @@ def test_the_only_other_column_holds_the_stages(tmp_path, header):
     path = tmp_path / "night.csv"
     path.write_text("\n".join([header, *(f"{epoch},{word}" for epoch, word in enumerate(WORDS))]) + "\n")
     assert sg.read_hypnogram(path).stages.tolist() == STAGES.tolist()
-
-
-def test_the_arrays_of_sleepyland(tmp_path):
-    np.save(tmp_path / "n_majority.npy", 6 * P)  # sums over six pairs of channels
-    np.testing.assert_allclose(
-        sg.read_density(tmp_path / "n_majority.npy", format="usleep-npy").probabilities, P
-    )
-    np.save(tmp_path / "n_TRUE.npy", np.append(LABELS, 5)[:, None])
-    night = sg.read_hypnogram(tmp_path / "n_TRUE.npy", format="numbers-usleep")
-    assert night.stages.tolist() == [*STAGES, "?"]
-
-
-def test_a_table_of_two_scorers_names_no_stages_for_certain(tmp_path):
-    path = tmp_path / "night.csv"
-    path.write_text("anna,ben\n" + "W,W\nN2,N3\n" * 9)
-    assert mentions(refused(sg.read_hypnogram, path), "column")
 
 
 def test_the_csv_of_sleepfm(tmp_path):
@@ -273,10 +256,6 @@ def test_stages_alone_are_decoded_by_typical_confusions(night):
     assert result.argmax.tolist() == result.hypnogram.labels.tolist() == LABELS.tolist()
 
 
-def test_numbers_of_stages_are_told_from_a_broken_table():
-    assert "expected (epochs, 5)" in refused(sg.decode, LABELS, PROFILE)
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -318,15 +297,3 @@ def test_stages_that_a_profile_does_not_have_are_refused(tmp_path, capsys):
     named = "--format", "numbers-wav2sleep"
     message = error_line(Runner(capsys)("decode", tmp_path / "n.preds.csv", "-p", PROFILE, *named))
     assert mentions(message, "wldr4", "aasm5")
-
-
-def test_an_array_file_of_stages_needs_a_format(tmp_path, capsys):
-    np.save(tmp_path / "n.npy", LABELS)
-    message = error_line(Runner(capsys)("decode", tmp_path / "n.npy", "-p", PROFILE))
-    assert mentions(message, "--format", "numbers-yasa")
-
-
-def test_a_broken_table_is_still_called_so(tmp_path, capsys):
-    path = write_night(tmp_path / "n.csv", hours=1)
-    path.write_text(path.read_text().replace("W,", "V,", 1))
-    assert HARD not in error_line(Runner(capsys)("decode", path, "-p", PROFILE))

@@ -17,7 +17,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import stageguard as sg
-from messages import mentions
 from recording_files import (
     channel,
     nsrr_xml,
@@ -313,9 +312,3 @@ def test_hostile_files_are_one_line(tmp_path, name, make):
     assert isinstance(outcome(sg.read_hypnogram, tmp_path, name, content), str)
     assert isinstance(outcome(sg.read_density, tmp_path, name, content), str)
     assert isinstance(outcome(sg.read_density, tmp_path, name, content, stages=FIVE), str)
-
-
-def test_what_a_file_holds_is_named(tmp_path):
-    assert "holds XML" in outcome(sg.read_density, tmp_path, "n.csv", b"<lolz>&lol;</lolz>")
-    assert mentions(outcome(sg.read_density, tmp_path, "n.json", b'{"a": 1}'), "JSON", "unknown", "kind")
-    assert mentions(outcome(sg.read_density, tmp_path, "n.csv", lines([MILLION.decode()])), "10,000")

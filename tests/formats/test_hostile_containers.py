@@ -96,14 +96,6 @@ def test_hdf5_files_whose_data_lie_elsewhere_are_refused(tmp_path, make, name):
     assert mentions(one_line(error), "Save a copy", "data")
 
 
-@pytest.mark.parametrize("make", FOREIGN)
-def test_recordings_whose_data_lie_elsewhere_are_refused(tmp_path, make):
-    path = write_hdf5(tmp_path / "eeg.mat", make)
-    with pytest.raises(sg.FileFormatError) as error, opened_hdf5(path, "reading"):
-        pass
-    assert mentions(one_line(error), "Save a copy", "data")
-
-
 def test_hdf5_files_that_hold_their_data_are_read(tmp_path):
     path = write_hdf5(tmp_path / "night.h5", lambda file, _: file.update({"hypnogram": np.arange(5)}))
     assert [*sg.read_hypnogram(path, format="dreem-h5").stages] == ["W", "N1", "N2", "N3", "R"]
@@ -116,10 +108,3 @@ def test_datasets_that_would_fill_the_memory_are_refused(tmp_path, kind):
     with opened_hdf5(tmp_path / "a.h5", "reading") as file, pytest.raises(sg.FileFormatError) as error:
         values_of(tmp_path / "a.h5", file["a"])
     assert "1,000,000,000 values" in one_line(error)
-
-
-def test_texts_of_any_length_are_read_one_by_one(tmp_path):
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        file.create_dataset("a", data=["W", "N1", "R"], dtype=h5py.string_dtype())
-    with opened_hdf5(tmp_path / "a.h5", "reading") as file:
-        assert values_of(tmp_path / "a.h5", file["a"]).tolist() == [b"W", b"N1", b"R"]

@@ -6,7 +6,7 @@ import contextlib
 import json
 import pickle
 from dataclasses import replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, time
 
 import numpy as np
 import pytest
@@ -18,7 +18,6 @@ from stageguard.formats.night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
 
 P = np.random.default_rng(6).dirichlet(np.ones(5), 8)
-START = datetime(2024, 1, 1, 22, tzinfo=UTC)
 WORDS = ["Sleep stage W", "Sleep stage N1", "Sleep stage N2", "Sleep stage R"]
 
 
@@ -59,12 +58,6 @@ def test_a_damaged_mat_file_is_one_line(tmp_path):
             sg.read_hypnogram(path)
 
 
-def test_mat_files_without_labels_or_with_too_much(tmp_path):
-    assert mentions(refused(labels_file(tmp_path, x=np.arange(3.0))), "variable", "'labels'")
-    assert mentions(refused(labels_file(tmp_path, labels="text")), "no plain numbers")
-    assert mentions(refused(labels_file(tmp_path, labels=np.array([1 + 2j]))), "no plain numbers")
-
-
 def edf(folder, *annotations):
     edfio = pytest.importorskip("edfio")
     path = folder / "night.edf"
@@ -97,11 +90,6 @@ def test_a_name_alone_over_another_stage_is_no_stage(tmp_path):
     assert read(path).hypnogram.stages.tolist() == ["W", "N2"]
 
 
-def test_a_file_of_unknown_stages_is_refused(tmp_path):
-    path = edf(tmp_path, (0, 30, "Sleep stage X"), (30, 30, "Sleep stage Y"))
-    assert mentions(refused(path), "X", "Y")
-
-
 def test_what_is_left_of_a_last_epoch_is_said(tmp_path):
     found = read(
         edf(tmp_path, (0, 30, "Sleep stage W"), (30, 30, "Sleep stage N2"), (60, 17, "Sleep stage R"))
@@ -124,19 +112,6 @@ def test_luna_classes_that_are_called_sleep_stage(tmp_path):
     assert sg.read_hypnogram(path).stages.tolist() == ["W", "N1", "N2"]
 
 
-def test_a_cropped_recording_of_mne_keeps_its_epochs():
-    mne = pytest.importorskip("mne")
-    info = mne.create_info(["EEG"], 100.0, "eeg")
-    raw = mne.io.RawArray(np.zeros((1, 12_000)), info, verbose="error")
-    raw.set_meas_date(START)
-    raw.set_annotations(mne.Annotations([0, 30, 60, 90], [30] * 4, WORDS))
-    for first, begin, expected in ((30.0, 30, ["N1", "N2", "R"]), (40.0, 60, ["N2", "R"])):
-        night = sg.read_hypnogram(raw.copy().crop(first, verbose="error"))
-        assert (night.epoch_seconds, night.stages.tolist()) == (30, expected)
-        assert night.start == START.replace(tzinfo=None) + timedelta(seconds=begin)
-    assert mentions(night.assumed, "20 s", "less", "30 s")
-
-
 def test_annotations_of_mne_without_length():
     mne = pytest.importorskip("mne")
     night = sg.read_hypnogram(mne.Annotations([0, 0, 30, 60], [0, 30, 30, 30], [WORDS[3], *WORDS[:3]]))
@@ -145,14 +120,6 @@ def test_annotations_of_mne_without_length():
     assert sg.read_hypnogram(mne.Annotations([0, 30, 60], [0] * 3, WORDS[:3])).stages.tolist() == [
         *("W", "N1", "N2")
     ]
-
-
-def test_numbers_of_gssc_in_memory():
-    mne = pytest.importorskip("mne")
-    made = mne.Annotations([0, 30, 60, 90], [30] * 4, ["0", "1", "2", "4"])
-    assert "format='numbers-yasa'" in refused(made)
-    assert sg.read_hypnogram(made, format="numbers-yasa").stages.tolist() == ["W", "N1", "N2", "R"]
-    assert mentions(refused(made, format="yasa-json"), "says", "format='yasa-json'")
 
 
 DOCUMENT = {"values": ["WAKE", "N1", "REM"], "n_stages": 5, "freq": "30s", "start": None, "scorer": None}
@@ -170,9 +137,7 @@ def test_json_of_yasa_in_any_order_and_zone(tmp_path):
 
 
 def test_sleepecg_without_its_undefined_column_is_refused():
-    message = refused(P, sg.read_density, format="sleepecg")
-    assert mentions(message, "UNDEFINED", 0, 1)
-    assert "stages=['N3', 'N2', 'N1', 'R', 'W']" in message
+    assert mentions(refused(P, sg.read_density, format="sleepecg"), "UNDEFINED", 0, 1)
 
 
 def test_missing_files_and_impossible_names(tmp_path):
@@ -207,15 +172,6 @@ def test_small_things(tmp_path):
     assert sg.read_hypnogram(np.array([b"W", b"N1", b"R"])).stages.tolist() == ["W", "N1", "R"]
     names = np.array([b"W", b"N1", b"N2", b"N3", b"R"])
     np.testing.assert_allclose(sg.read_density((P, names)).probabilities, P)
-
-
-def test_a_record_of_sleepecg_says_that_its_clock_has_no_date():
-    sleepecg = pytest.importorskip("sleepecg")
-    codes = np.array([5, 3, 2], np.int8)
-    record = sleepecg.SleepRecord(
-        sleep_stages=codes, sleep_stage_duration=30, recording_start_time=time(22, 0), id="x"
-    )
-    assert mentions(sg.read_hypnogram(record).assumed, "recording_start_time", 22, "00", "00")
 
 
 def test_what_was_assumed_stays_with_the_night():

@@ -49,9 +49,3 @@ def test_numbers_need_levels(tmp_path):
     write(tmp_path, "a_events.json", b"{")
     with pytest.raises(FileFormatError, match=naming("a_events", "JSON")):
         sg.read_hypnogram(path)
-
-
-def test_events_without_stages(tmp_path):
-    rows = lines(["onset\tduration\ttrial_type", "0\t1\tgo", "5\t1\tstop"])
-    with pytest.raises(FileFormatError, match=naming("annotations", "stop")):
-        sg.read_hypnogram(write(tmp_path, "a_events.tsv", rows))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import pytest
 
 import stageguard as sg
 from messages import mentions
 from recording_files import START, channel, write_edf
-from stage_files import NIGHT, lines, luna_annot, luna_stages, write
+from stage_files import NIGHT, lines, luna_stages, write
 from stageguard.errors import FileFormatError
 from stageguard.formats.night import FileOptions
 from stageguard.formats.read import read_hypnogram_file
@@ -101,8 +99,3 @@ def test_tables_of_several_recordings_are_refused(tmp_path):
     text = luna_stages().replace(b"\t60\n", b"\t61\n")
     with pytest.raises(FileFormatError, match="E and START_SEC do not agree"):
         sg.read_hypnogram(write(tmp_path, "night.txt", text))
-
-
-def test_arousals_are_left_alone(tmp_path):
-    assert sg.read_hypnogram(write(tmp_path, "night.annot", luna_annot())).stages.tolist() == NIGHT
-    assert datetime(2021, 3, 4, 22, 30) == START

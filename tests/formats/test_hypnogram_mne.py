@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import struct
-import subprocess
-import sys
 from datetime import datetime
 
 import numpy as np
@@ -25,28 +21,6 @@ def annotations(stages=NIGHT, start="2024-05-01 22:30:00.000000", prefix="Sleep 
     return mne.Annotations(
         [row[0] for row in rows], [row[1] for row in rows], [prefix + row[2] for row in rows], orig_time=start
     )
-
-
-READ_BY_MNE = """
-import resource, sys, time
-import mne
-print("begun", flush=True)
-end = int(time.process_time()) + 3
-resource.setrlimit(resource.RLIMIT_CPU, (end, end))
-mne.read_annotations(sys.argv[1])
-"""
-
-
-def test_mne_follows_a_damaged_chain_of_tags_for_ever(tmp_path):
-    """Why it does not read for us: one wrong position, and the program stands still."""
-    pytest.importorskip("mne")
-    content = bytearray(fif())
-    content[len(content) - 20 - 4 : len(content) - 20] = struct.pack(">i", 36)  # back to the second tag
-    path = write(tmp_path, "night-annot.fif", bytes(content))
-    ran = subprocess.run([sys.executable, "-c", READ_BY_MNE, str(path)], capture_output=True, text=True)
-    assert (ran.stdout, ran.returncode) == ("begun\n", -signal.SIGKILL)
-    with pytest.raises(FileFormatError, match=r"^night-annot\.fif: is damaged"):
-        sg.read_hypnogram(path)
 
 
 @pytest.mark.proves("mne-fif")

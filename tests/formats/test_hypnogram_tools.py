@@ -24,7 +24,7 @@ from stage_files import (
 from stageguard.errors import FileFormatError, InputError
 from stageguard.formats.night import FileOptions
 from stageguard.formats.read import is_hypnogram, read_hypnogram_file
-from stageguard.formats.registry import detect, formats
+from stageguard.formats.registry import detect
 
 
 def complaint(path, **options):
@@ -56,12 +56,6 @@ def test_line_ends_and_a_byte_order_mark_do_not_matter(tmp_path, name, content, 
     assert sg.read_hypnogram(path, format=form if form in ASKED else None).stages.tolist() == NIGHT
     other = write(tmp_path, name, content.decode().encode("utf-16"))
     assert "UTF-16" in complaint(other)
-
-
-def test_the_table_of_formats_is_whole():
-    names = [form.name for form in formats()]
-    assert len(set(names)) == len(names)
-    assert {form for _, _, form in FILES} <= set(names)
 
 
 def test_a_format_may_be_named_and_misnamed(tmp_path):

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 
 import pytest
 
 import stageguard as sg
-from messages import mentions
-from stage_files import write, yasa_json
-from stageguard.errors import FileFormatError
 
 STAGES = {
     5: ["WAKE", "N1", "N2", "N3", "REM", "ART", "UNS"],
@@ -61,23 +57,3 @@ def test_time_zones_survive(tmp_path, hypnogram):
 def test_the_series_of_a_hypnogram(hypnogram):
     theirs = hypnogram(STAGES[5], freq="30s")
     assert sg.read_hypnogram(theirs.hypno).stages.tolist() == EXPECTED[5]
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({"values": []}, ("'values'",)),
-        ({"values": [0, 1]}, ("has no 'values', expected",)),
-        ({"n_stages": 6}, ("n_stages", "'6'", 2, 3, 4, 5)),
-        ({"freq": "soon"}, ("'soon'", "30s")),
-        ({"start": "yesterday"}, ("'yesterday'", 2024)),
-        ({"values": ["WAKE", "N9"]}, (1, "'N9'")),
-        ({"n_stages": 3}, ("'N1'", "W, N, R")),
-    ],
-)
-def test_json_that_is_not_yasas(tmp_path, change, expected):
-    document = json.loads(yasa_json()) | change
-    path = write(tmp_path, "night.json", json.dumps(document).encode())
-    with pytest.raises(FileFormatError) as error:
-        sg.read_hypnogram(path, format="yasa-json")
-    assert mentions(str(error.value), *expected)

@@ -52,12 +52,6 @@ def test_one_name_per_line_in_any_alias(tmp_path, lines, scheme, labels):
     assert is_hypnogram(path)
 
 
-@pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
-def test_line_endings_and_a_byte_order_mark_do_not_matter(tmp_path, ending):
-    path = write(tmp_path, "\ufeff" + ending.join(["W", "N2", "R", "", ""]))
-    assert read_hypnogram(path).labels.tolist() == [0, 2, 4]
-
-
 @pytest.mark.proves("text")
 @pytest.mark.parametrize(
     "text",
@@ -189,17 +183,6 @@ def test_bad_files_are_one_line(tmp_path, text, expected):
     assert mentions(problem(write(tmp_path, text)), *expected)
 
 
-def test_a_folder_and_a_missing_file_are_told_apart(tmp_path):
-    assert mentions(problem(tmp_path), "is a folder", "files")
-    with pytest.raises(FileNotFoundError):
-        read_hypnogram(tmp_path / "gone.txt")
-
-
-def test_schemes_that_cannot_be_merged_name_the_file(tmp_path):
-    path = write(tmp_path, "W\nS\nS\n")
-    assert "cannot merge scheme 'ws2' into 'aasm5'" in problem(path, scheme="aasm5")
-
-
 def test_a_damaged_sidecar_is_one_line(tmp_path):
     _, path = decoded(tmp_path)
     sidecar = tmp_path / "night.hypnogram.json"
@@ -209,25 +192,3 @@ def test_a_damaged_sidecar_is_one_line(tmp_path):
     sidecar.write_text(json.dumps(content))
     with pytest.raises(FileFormatError, match=naming("night.hypnogram.json", "incomplete or was")):
         read_hypnogram(path)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("W,N1,N2,N3,R\n1,0,0,0,0\n", False),
-        ("Hypnogram of x\nEpoch,Time,Stage,Prob. W,Prob. N1,Prob. N2,Prob. N3,Prob. REM\n", False),
-        ("0.1,0.9\n", False),
-        ("epoch,stage,argmax_stage\n0,W,W\n", True),
-        ("Sleep stage W\n", True),
-        (b"\x93NUMPY", False),
-        ("", False),
-    ],
-)
-def test_stages_and_probabilities_are_told_apart(tmp_path, text, expected):
-    assert is_hypnogram(write(tmp_path, text)) is expected
-
-
-def test_onsets_alone_say_how_long_an_epoch_is(tmp_path):
-    path = write(tmp_path, "onset,stage\n5,W\n25,N1\n45,N2\n", "night.csv")
-    found = read_hypnogram_file(path, FileOptions())
-    assert (found.hypnogram.epoch_seconds, found.hypnogram.offset_seconds, found.notes) == (20.0, 5.0, ())

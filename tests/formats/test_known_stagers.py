@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from stageguard.formats.objects import OBJECTS
-from stageguard.formats.registry import formats
 from stageguard.profile.stagers import KNOWN_STAGERS
 
 PROFILE = "human-cardiorespiratory-3"
@@ -29,15 +27,6 @@ def heart_night():
 def heart_file(heart_night, tmp_path):
     np.save(tmp_path / "night.npy", heart_night)
     return tmp_path / "night.npy"
-
-
-def test_every_format_of_a_known_stager_is_read_as_probabilities():
-    readable = {form.name for form in (*formats(), *OBJECTS) if form.does("density")}
-    for known in KNOWN_STAGERS.values():
-        assert known.formats and set(known.formats) <= readable
-    assert len({name for known in KNOWN_STAGERS.values() for name in known.formats}) == sum(
-        len(known.formats) for known in KNOWN_STAGERS.values()
-    )
 
 
 def test_a_natural_stager_is_lifted_without_a_word_from_the_caller(heart_night, heart_file):

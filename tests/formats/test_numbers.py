@@ -5,12 +5,10 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stageguard.checks import MISSING_WORDS
 from stageguard.errors import FileFormatError
 from stageguard.formats.tables.table import Table
 from stageguard.guard import kernels
@@ -97,15 +95,6 @@ def test_whatever_stands_in_a_column_is_read_the_same_or_refused_the_same(cells,
     assert compiled == python
 
 
-@pytest.mark.parametrize("cell", ODD)
-def test_what_is_no_plain_number_is_left_to_python(cell):
-    compiled, python = both(["0.5", cell])
-    assert compiled == python
-    if not isinstance(compiled, str):
-        value = np.nan if cell.casefold() in MISSING_WORDS else float(cell)
-        assert compiled[0] == [struct.pack("d", 0.5), struct.pack("d", value)]
-
-
 def test_a_usual_column_is_read_by_the_compiled_core():
     if kernels.active.__name__ == kernels.REFERENCE:
         pytest.skip("the compiled core is missing")
@@ -117,8 +106,3 @@ def test_a_usual_column_is_read_by_the_compiled_core():
 def test_a_wide_header_over_empty_lines_takes_no_memory():
     rows = "\n" * 10_000_000 + "1,0"  # with one number per cell: 8 PB
     assert kernels.active.read_rows(rows, ",", 10**8) is None
-
-
-def test_a_table_of_single_digits_is_read_at_once():
-    read = kernels.active.read_rows("1,0\n0,1", ",", 2)
-    assert read is None if kernels.active is reference else read.tolist() == [[1, 0], [0, 1]]

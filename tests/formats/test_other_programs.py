@@ -6,7 +6,6 @@ import pytest
 import stageguard as sg
 from messages import mentions
 from stageguard.errors import FileFormatError, InputError
-from stageguard.night.stages import AASM5
 
 FIVE = ["W", "N1", "N2", "N3", "R"]
 P = np.random.default_rng(3).dirichlet(np.ones(5), size=12)
@@ -175,15 +174,6 @@ def test_jitter_of_times_is_no_other_epoch_length(tmp_path):
     assert sg.read_hypnogram(write(tmp_path, "n.csv", ["time,stage", *exact])).epoch_seconds == 30.01
 
 
-def test_rows_off_by_the_tolerance_itself_are_read(tmp_path):
-    rows = ["0.5,0.499,0,0,0", "0.25,0.25,0.5,0,0", "0.2,0.801,0,0,0"]
-    density = sg.read_density(write(tmp_path, "d.csv", [",".join(FIVE), *rows]))
-    np.testing.assert_allclose(density.probabilities.sum(axis=1), 1, atol=1e-12)
-    assert mentions(density.assumed, "2 rows", "0.001")
-    message = refusal(sg.read_density, write(tmp_path, "d.csv", [",".join(FIVE), *rows, "0.5,0.498,0,0,0"]))
-    assert mentions(message, "expected 1")
-
-
 @pytest.mark.parametrize("delimiter", [" ", ","])
 def test_arrays_that_numpy_wrote_as_text(tmp_path, delimiter):
     path = tmp_path / "d.txt"
@@ -194,13 +184,6 @@ def test_arrays_that_numpy_wrote_as_text(tmp_path, delimiter):
         np.testing.assert_allclose(sg.read_density(path, stages=FIVE).probabilities, P)
 
 
-def test_comments_above_stages_are_skipped(tmp_path):
-    path = write(tmp_path, "n.txt", ["# subject 1", "# scorer X", *STAGES])
-    assert sg.read_hypnogram(path).stages.tolist() == STAGES
-    path = write(tmp_path, "n.txt", ["# stage", "0", "1", "4"])
-    assert sg.read_hypnogram(path, format="numbers-yasa").stages.tolist() == ["W", "N1", "R"]
-
-
 def test_digits_beside_letters_leave_no_doubt(tmp_path):
     for first in ("W", "1"):
         night = sg.read_hypnogram(write(tmp_path, "n.txt", [first, "W", "1", "2", "3", "R"]))
@@ -208,10 +191,3 @@ def test_digits_beside_letters_leave_no_doubt(tmp_path):
         assert "beside letters, 1 as N1, 2 as N2, 3 as N3" in night.assumed
     for doubtful in (["W", "0", "1", "R"], ["W", "1", "2"]):
         assert "is a number" in refusal(sg.read_hypnogram, write(tmp_path, "n.txt", doubtful))
-
-
-def test_the_advice_to_merge_works(tmp_path):
-    night = sg.Hypnogram(np.zeros(4, dtype=np.int8), AASM5, 30.0)
-    message = refusal(night.save, tmp_path / "n.csv", format="accusleepy-csv")
-    assert mentions(message, "'wnr3'")
-    night.merge("wnr3").save(tmp_path / "n.csv", format="accusleepy-csv")

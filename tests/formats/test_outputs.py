@@ -16,7 +16,7 @@ import stageguard as sg
 from messages import mentions, naming
 from stageguard.errors import FileFormatError, OutputError, OutputExistsError
 from stageguard.files import write_together
-from stageguard.formats.outputs import plain, read_hypnogram_tsv, read_sidecar, write_decoding
+from stageguard.formats.outputs import read_hypnogram_tsv, read_sidecar, write_decoding
 from stageguard.report.words import done_words
 from stageguard.synthetic.night import simulate_night
 
@@ -263,14 +263,3 @@ def test_a_link_stays_a_link(tmp_path):
     write_together({tmp_path / "link": "new"}, overwrite=True)
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_text() == "new"
-
-
-def test_plain_makes_json_of_numpy_and_nan():
-    value = {
-        "a": np.float32(0.5),
-        1: [np.nan, np.inf, np.int8(3)],
-        "p": Path("x"),
-        "n": None,
-        "b": np.bool_(True),
-    }
-    assert plain(value) == {"a": 0.5, "1": [None, None, 3], "p": "x", "n": None, "b": True}

@@ -125,21 +125,6 @@ def test_quality_from_an_array(tmp_path):
     assert read_quality(tmp_path / "beta.npy").of(density(2)).tolist() == [0, 1]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", ("beta.csv", "is empty")),
-        ("quality\n0\nlots\n", ("beta.csv", 3, 0, 1, "'lots'")),
-        ("epoch,quality\n0,1\n1\n", ("beta.csv", 3, 1, 2)),
-    ],
-)
-def test_bad_quality_is_one_line(tmp_path, text, message):
-    (tmp_path / "beta.csv").write_text(text)
-    with pytest.raises(FileFormatError) as caught:
-        read_quality(tmp_path / "beta.csv")
-    assert mentions(str(caught.value), *message)
-
-
 def test_bad_quality_arrays_are_one_line(tmp_path):
     path = tmp_path / "beta.npy"
     np.save(path, np.zeros((3, 2)))

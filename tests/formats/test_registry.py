@@ -6,19 +6,16 @@ import ast
 import re
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from messages import naming
-from stageguard.errors import FileFormatError, InputError
-from stageguard.formats import registry, sniffing
+from stageguard.errors import FileFormatError
+from stageguard.formats import sniffing
 from stageguard.formats.file_format import FileFormat
 from stageguard.formats.objects import OBJECTS
-from stageguard.formats.registry import detect, formats, named
-
-KINDS = ("density", "hypnogram", "write")
+from stageguard.formats.registry import detect, formats
 
 
 def proofs() -> dict[str, list[str]]:
@@ -33,29 +30,9 @@ def proofs() -> dict[str, list[str]]:
     return tests
 
 
-@pytest.mark.parametrize("form", formats(), ids=lambda form: form.name)
-def test_a_format_is_read_or_written(form):
-    assert any(form.does(kind) for kind in KINDS)
-
-
-@pytest.mark.parametrize("kind", OBJECTS, ids=lambda kind: kind.name)
-def test_an_object_is_read(kind):
-    assert kind.does("density") or kind.does("hypnogram")
-
-
 def test_every_format_and_object_has_a_test_that_proves_it():
     known = {form.name for form in formats()} | {f"object:{kind.name}" for kind in OBJECTS}
     assert set(proofs()) == known
-
-
-def test_a_module_among_the_tools_is_all_that_a_format_needs():
-    package = Path(registry.__file__).parent / "tools"
-    rows = [form.name for file in package.glob("[a-z]*.py") for form in module_of(file).FORMATS]
-    assert sorted(rows) == sorted(form.name for form in formats() if form.name != "csv")
-
-
-def module_of(file: Path):
-    return import_module(f"stageguard.formats.tools.{file.stem}")
 
 
 def test_a_plain_table_loads_no_tool(tmp_path):
@@ -108,12 +85,6 @@ def test_content_decides_then_the_name_then_nobody(tmp_path):
     wrong = form("three", b"OTHER", (".ccc",))
     with pytest.raises(FileFormatError, match=naming("three as its", "says")):
         detect(neither, "density", [two, wrong])
-
-
-def test_names_that_nobody_knows():
-    with pytest.raises(InputError, match=r"unknown format 'yasa'\. Known for hypnograms: .*"):
-        named("yasa", "hypnogram")
-    assert named("yasa-json", "density").name == "yasa-json"
 
 
 @pytest.mark.parametrize("text", ['["W","N2","N2"]', "[[0.1, 0.9]]", "[" + "1" * 5000 + "]"])

@@ -10,7 +10,6 @@ import pytest
 import stageguard as sg
 from messages import mentions, naming
 from stageguard.errors import FileFormatError, StageGuardError
-from stageguard.formats.tables.times import meaning_of, parse_cells
 
 P = np.random.default_rng(6).dirichlet(np.ones(5), 4)
 NAMES = ("W", "N1", "N2", "N3", "R")
@@ -39,26 +38,6 @@ def refused(source, read=sg.read_hypnogram, **options):
         read(source, **options)
     assert "\n" not in str(caught.value)
     return str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "role", "factor"),
-    [
-        ("Start Time", "onset", 1.0), ("onset_sec", "onset", 1.0), ("time (min)", "onset", 60.0),
-        ("seconds", "onset", 1.0), ("Duration (s)", "duration", 1.0), ("end_time", "end", 1.0),
-        ("epoch", "epoch", 1.0), ("onset_ms", "onset", 1e-3),
-    ],
-)  # fmt: skip
-def test_names_of_columns_tell_what_they_are(name, role, factor):
-    assert meaning_of(name)[:2] == (role, factor)
-    assert [meaning_of(each) for each in ("stage", "confidence", "W", "N1", "s", "epoch_s")] == [None] * 6
-
-
-def test_a_clock_goes_on_after_midnight_and_not_backwards():
-    late = parse_cells(["23:59:30", "00:00:00", "00:00:30"])
-    assert (np.diff(late.values) == 30).all()
-    assert (np.diff(parse_cells(["22:00:30", "22:00:00"]).values) < 0).all()
-    assert [parse_cells([cell]) for cell in ("22h00", "22:30", "05/01/2024 22:30:00")] == [None] * 3
 
 
 @pytest.mark.parametrize("column", ["time", "start", "Time (s)", "onset"])

@@ -24,7 +24,6 @@ from recording_files import (
 from stageguard.errors import FileFormatError, StageGuardWarning
 from stageguard.formats.night import FileOptions
 from stageguard.formats.read import is_hypnogram, read_hypnogram_file
-from stageguard.formats.sniffing import xml_root
 from stageguard.formats.tools.edf_annotations import lights, read_edf_annotations
 
 NIGHT = ["W", "W", "N1", "N2", "N2", "N3", "N3", "N2", "R", "R", "W"]
@@ -58,12 +57,6 @@ def test_profusion_codes(tmp_path):
         ("night.xml", "2 epochs", 9),
         ("night.xml", 1, "code", 7),
     )
-
-
-def test_what_is_warned_of_is_noted_too(tmp_path):
-    with pytest.warns(StageGuardWarning):
-        read = read_hypnogram_file(xml(tmp_path, profusion_xml([0, 9])), FileOptions())
-    assert each_mentions(read.notes, (1, "code", 9))
 
 
 def test_profusion_says_how_long_an_epoch_is(tmp_path):
@@ -192,28 +185,6 @@ def test_cut_xml_is_refused(tmp_path):
     text = nsrr_xml(NIGHT)
     for length in (len(text) // 2, len(text) - 3):
         assert "is not readable XML" in complaint(xml(tmp_path, text[:length]))
-
-
-def test_other_xml_names_its_root(tmp_path):
-    message = complaint(xml(tmp_path, "<?xml version='1.0'?><!-- a comment --><scores><a/></scores>"))
-    assert message.startswith(
-        "night.xml: holds XML that begins with <scores>, not NSRR XML or Compumedics Profusion XML"
-    )
-
-
-@pytest.mark.parametrize(
-    ("head", "root"),
-    [
-        (b"<a>", "a"),
-        (b"\xef\xbb\xbf  <?xml version='1.0'?>\n<n:PSGAnnotation x='1'>", "PSGAnnotation"),
-        ("<?xml?><b/>".encode("utf-16"), "b"),
-        (b"<!DOCTYPE x [<!ENTITY a 'b'>]><c>", "c"),
-        (b"stage,W", None),
-        (b"", None),
-    ],
-)
-def test_root_of_a_head(head, root):
-    assert xml_root(head) == root
 
 
 # ---- EDF+
@@ -347,10 +318,6 @@ def test_damaged_annotations_are_refused(tmp_path):
         assert old in data
         path.write_bytes(data.replace(old, new))
         assert mentions(complaint(path), "annotation begins with")
-
-
-def test_a_plain_edf_has_no_stages(tmp_path):
-    assert mentions(complaint(write_edf(tmp_path / "night.edf", [channel("EEG", 4)])), "has no annotations")
 
 
 # ---- real files

@@ -106,11 +106,6 @@ def test_a_session_of_a_cohort_is_one_night(tmp_path):
     assert "its column session" in str(first.error) and second.error is None
 
 
-def test_a_header_far_below_is_no_header(tmp_path):
-    with pytest.raises(FileFormatError):
-        sg.read_density(saved(tmp_path, [*ROWS[:25], ",".join(NAMES), *ROWS[25:]]))
-
-
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
 def test_a_night_that_ends_with_a_block_of_rows_may_not_begin_again(tmp_path, monkeypatch, suffix):
     monkeypatch.setattr("stageguard.formats.cohort.BLOCK_ROWS", 10)

@@ -9,8 +9,6 @@ import pytest
 
 import stageguard as sg
 from messages import mentions
-from stageguard.formats.cohort import open_cohort
-from stageguard.formats.night import FileOptions
 
 
 def refusal(path):
@@ -43,13 +41,3 @@ def test_more_rows_than_a_night_may_have_are_refused_before_they_are_read(tmp_pa
     assert sg.read_density(tmp_path / "n.parquet").n_epochs == 50
     monkeypatch.setattr("stageguard.formats.tools.parquet.MOST_EPOCHS", 49)
     assert mentions(refusal(tmp_path / "n.parquet"), "50 rows", "49 epochs")
-
-
-def test_a_row_group_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    columns = {"id": ["a"] * 50} | {stage: np.full(50, 0.2) for stage in ("W", "N1", "N2", "N3", "R")}
-    parquet.write_table(arrow.table(columns), tmp_path / "n.parquet")
-    assert len(list(open_cohort([tmp_path / "n.parquet"], FileOptions()).nights())) == 1
-    monkeypatch.setattr("stageguard.formats.tools.parquet.MOST_BYTES", 100)
-    with pytest.raises(sg.StageGuardError, match="row group"):
-        open_cohort([tmp_path / "n.parquet"], FileOptions())

@@ -16,7 +16,6 @@ from stageguard.formats.recordings.wfdb import (
     read_wfdb_beats,
     read_wfdb_header,
     read_wfdb_recording,
-    unpack,
 )
 
 HEADER = (
@@ -92,17 +91,6 @@ def test_annotations_as_wfdb_writes_them(tmp_path):
     assert found.rate_hz == 128
 
 
-def test_the_wfdb_package_takes_half_a_file_for_a_whole_one(tmp_path):
-    """Why it does not read for us: half of the beats would be half of the heart rate."""
-    wfdb = pytest.importorskip("wfdb")
-    wfdb.wrann("r", "ecg", np.arange(400) * 100, symbol=["N"] * 400, write_dir=str(tmp_path))
-    path = tmp_path / "r.ecg"
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 4 * 2])
-    assert 0 < len(wfdb.rdann(str(tmp_path / "r"), "ecg").sample) < 400
-    with pytest.raises(FileFormatError, match=r"^r\.ecg: "):
-        read_wfdb_annotations(path)
-
-
 @pytest.mark.parametrize(("format", "missing"), [(16, -32768), (212, -2048), (80, -128)])
 def test_missing_samples_are_nan(tmp_path, format, missing):
     digital = np.array([[5], [missing], [7], [-3]])
@@ -116,13 +104,6 @@ def test_missing_samples_are_nan(tmp_path, format, missing):
     np.testing.assert_array_equal(
         read_wfdb_recording(tmp_path / "r.hea").signals["BP"].read(), [5, np.nan, 7, -3]
     )
-
-
-def test_an_odd_number_of_samples_of_12_bits():
-    samples = np.array([-2048, 2047, 1, -1, 0, 1234, -7])
-    packed = pack_212(samples)
-    assert unpack(packed, 212)[:7].tolist() == samples.tolist()
-    assert unpack(packed[:-1], 212)[:7].tolist() == samples.tolist()
 
 
 def test_blocks_are_put_together_again(tmp_path, monkeypatch):

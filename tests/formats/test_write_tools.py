@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from datetime import UTC, datetime
 from pathlib import Path
@@ -230,14 +229,6 @@ def test_the_header_of_an_edf_keeps_to_the_standard(tmp_path):
     n_samples = int(header[472:480])
     assert len(data) == 512 + 2 * n_samples
     assert data[512:].startswith(b"+0\x14\x14\x00+0\x1530\x14Sleep stage W\x14\x00")
-
-
-def test_bids_files_are_plain_tables_and_json(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    written = sg.Hypnogram([0, 1, -1], "aasm5", 30).save(tmp_path / "sub-1_events.tsv")
-    frame = pandas.read_csv(written.path, sep="\t")
-    assert frame["trial_type"].tolist() == ["Sleep stage W", "Sleep stage N1", "Sleep stage ?"]
-    assert set(frame.columns) <= set(json.loads(written.files[1].read_text()))
 
 
 def test_frames_of_pandas_come_back(tmp_path):
