@@ -161,7 +161,7 @@ def test_bad_files_are_one_line(run, tmp_path, content, expected):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["-p", "human-psg5"], ("unknown profile 'human-psg5'.",)),
+        (["-p", "human-psg5"], ("unknown profile 'human-psg5', expected",)),
         (
             ["-p", "human-psg-5", "--cohort", "newborn"],
             ("night.csv", "'human-psg-5'", "'newborn'"),

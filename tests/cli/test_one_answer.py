@@ -45,7 +45,7 @@ def test_a_night_to_look_at_is_named_wherever_its_cohort_is_shown(run, tmp_path)
     doubtful, sure = (
         write_night(tmp_path / f"n{seed}.csv", profile="human-psg-3", hours=7, seed=seed) for seed in (1, 2)
     )
-    out, look = tmp_path / "out", "Look at[^.]*1 of 2 nights: n1"
+    out, look = tmp_path / "out", "Look at[^.]*n1: "
     assert re.search(look, run("decode", doubtful, sure, "-p", "human-psg-3", "-o", out).out)
     why = json.loads((out / "n1.hypnogram.json").read_text())["stageguard"]["measured"]["look_at"]
     assert re.search(look, run("report", out, "-o", tmp_path / "all.html").out)

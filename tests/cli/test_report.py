@@ -108,7 +108,7 @@ def test_nothing_is_overwritten_unasked(run, night, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["-p", "human-psg5"], ("night.csv: unknown profile 'human-psg5'.",)),
+        (["-p", "human-psg5"], ("night.csv: unknown profile 'human-psg5', expected",)),
         (
             ["-p", PROFILE, "--cohort", "newborn"],
             ("night.csv", "'human-psg-5'", "'newborn'"),

@@ -152,7 +152,7 @@ def test_where_nothing_is_better_the_profile_is_the_default():
     perfect = [certain(expert) for expert in scored.hypnograms]
     with pytest.warns(StageGuardWarning) as caught:
         found = sg.fit_report(scored.hypnograms, perfect, base=BASE, subjects=scored.groups)
-    assert len(caught) == 1 and mentions(caught[0].message, BASE, "It steps aside")
+    assert len(caught) == 1 and mentions(caught[0].message, BASE, "the default is kept")
     assert found.steps_aside and found.profile.provenance["steps_aside"] and found.chosen == DEFAULT
     base = sg.Profile.load(BASE)
     for name in ("strength", "clock", "transitions", "rare", "not_for", "calibration", "joint"):
@@ -197,7 +197,7 @@ def test_a_choice_that_harms_nights_held_out_is_taken_back(report, gains, words)
     nested = replace(report.nested, scores=scores, subjects=tuple("abcd"))
     chosen, reason = _decide(report.rows, nested, Criterion())
     assert chosen == (report.chosen if words is None else DEFAULT)
-    assert words is None or mentions(reason, "steps aside", *words)
+    assert words is None or mentions(reason, "the default is kept", *words)
 
 
 def test_few_subjects_compare_little_and_are_warned_of():

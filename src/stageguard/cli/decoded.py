@@ -29,10 +29,18 @@ from stageguard.cli.render import print_line, show
 from stageguard.cli.terminal import Console, count, one_line, print_error
 from stageguard.formats.outputs import POSTERIOR_MEANING
 from stageguard.night.quantities import EARLY_WORDS
+from stageguard.report.numbers import sentence
 from stageguard.report.summary import HEADLINES, DecodingSummary
 from stageguard.report.table import Cell, Table, numbers, words
-from stageguard.report.words import few, looking_like_experts, steering_words
-from stageguard.runner.manifest import FAILURES_TABLE, DecodedFile, Manifest
+from stageguard.report.words import (
+    DONE,
+    NO_CARD,
+    few,
+    looking_like_experts,
+    report_words,
+    steering_words,
+)
+from stageguard.runner.manifest import COHORT_TABLE, FAILURES_TABLE, DecodedFile, Manifest
 from stageguard.runner.run import Outcome
 
 MOST_BOUTS = 3  # bouts of removed early REM that are listed for a night
@@ -45,14 +53,14 @@ def print_outcome(outcome: Outcome[Any]) -> None:
 
 
 def end_decoding(
-    manifest: Manifest, *, as_json: bool, in_one_table: bool = False, next_steps: Sequence[str] = ()
+    manifest: Manifest, *, as_json: bool, in_one_table: bool = False, next_steps: Sequence[str] | None = None
 ) -> None:
     """Print the outcome of the nights; exit with 1 if all failed, with 3 if some did."""
     if not as_json:
         out = Console()
         print_manifest(manifest, out, in_one_table=in_one_table)
-        for line in next_steps:
-            out.print(line, whole_line=True)
+        for line in _next_steps(manifest) if next_steps is None else next_steps:
+            out.print(f"Next: {line}", whole_line=True)
     print_notes(manifest.remarks, as_json=as_json)
     failures = next((path for path in manifest.written if path.name.endswith(FAILURES_TABLE)), None)
     print_problems(
@@ -109,8 +117,15 @@ def print_night(outcome: Outcome[DecodedFile], out: Console, more: Sequence[Sequ
     out.list("Warning", outcome.warnings)
     out.list("Wrote", [", ".join(map(str, night.outputs.values()))])
     print_review(out)
-    if "tsv" in night.outputs:
-        out.print(f"Next: stageguard review {quote(str(night.outputs['tsv']))}", whole_line=True)
+
+
+def _next_steps(manifest: Manifest) -> list[str]:
+    """Return what to type next: the review of one night, or the statistics of a cohort."""
+    if manifest.n_nights == 1:
+        outputs = [outcome.result.outputs for outcome in manifest.first]
+        return [f"stageguard review {quote(str(each['tsv']))}" for each in outputs if "tsv" in each]
+    tables = [path for path in manifest.written if path.name == COHORT_TABLE]
+    return [f"stageguard stats {quote(str(path.parent))}" for path in tables] if manifest.nights else []
 
 
 def print_summary(
@@ -126,9 +141,11 @@ def print_summary(
     cells = [
         measured[key].cells(is_early_odd=summary.is_early_rem_odd) for key in HEADLINES if key in measured
     ]
-    rows = [(*row[:4], (row[4], "bold")) for row in cells]
-    out.table(("", ">stager", ">guarded", f">{summary.interval_title}", ""), [*rows, *more])
-    for line in (*steering_words(summary.steered), *summary.remarks):
+    title = summary.interval_title
+    rows = [(*row[:3], row[3] or ("n/a" if title else ""), (row[4], "bold")) for row in cells]
+    out.table(("", ">stager", ">guarded", f">{title}", ""), [*rows, *more])
+    reported = report_words(summary.joint.looks_like_experts, summary.n_changed, has_intervals=bool(title))
+    for line in (reported, *steering_words(summary.steered), sentence(NO_CARD), *summary.remarks):
         out.print(line)
     if summary.is_early_rem_odd and summary.early_rem_removed:
         removed = first_few(summary.early_rem_removed, "bout", MOST_BOUTS)
@@ -186,7 +203,7 @@ def _print_cohort(manifest: Manifest, out: Console) -> None:
     rows = manifest.nights
     columns = (
         *(*words("night"), *numbers("epochs"), *numbers("changed (%)", digits=1)),
-        *(*numbers("joint score", digits=2), *numbers("FI before", "FI after", digits=3)),
+        *(*numbers("distance", digits=2), *numbers("fragmentation before", "after", digits=3)),
     )
     values = [
         (row.n_epochs, 100 * row.n_changed / row.n_epochs, row.joint_after, row.fi_before, row.fi_after)
@@ -207,8 +224,8 @@ def _print_cohort(manifest: Manifest, out: Console) -> None:
     early = [one_line(row.id) for row in rows if row.early_rem_removed]
     out.list("Early REM removed", [few(early)] if early else [])
     out.list("Look at", look_at({row.id: row.look_at for row in rows}))
-    steps = Counter(f"{row.rule}, {row.step}" for row in rows).most_common()
-    out.list("Strength", ["; ".join(f"{text} ({n:,})" for text, n in steps)])
+    steps = Counter(DONE.get(row.step, "Not smoothed") for row in rows).most_common()
+    out.print("; ".join(f"{done}: {count(n, 'night')}" for done, n in steps) + ".")
     out.list("Warning", _counted(manifest.warnings))
     out.list("Read", ["; ".join(texts)] if (texts := _counted(manifest.notes)) else [])
     print_review(out)

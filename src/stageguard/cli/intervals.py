@@ -41,8 +41,8 @@ from stageguard.runner.decode_one import DecodeOptions, start_of
 from stageguard.runner.inputs import Input, lights_of
 from stageguard.runner.run import Outcome, succeeded
 
-ALL_NIGHT = "In each draw the stager errs in its own way all night, as stagers were found to."
-NO_COVERAGE = "They reflect only the doubt that the stager admits, and promise no coverage."
+ALL_NIGHT = "Each draw adds a night-long bias, sized from other stagers."
+NO_COVERAGE = "Intervals hold only the stager's own doubt; their coverage is unknown."
 
 
 @dataclass(frozen=True, slots=True)

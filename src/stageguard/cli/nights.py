@@ -377,10 +377,9 @@ def refuse_guess(path: Path, scored: Hypnogram, other: Hypnogram, option: str) -
     seconds = round(total / scored.n_epochs)
     is_likely = abs(seconds * scored.n_epochs - total) <= other.epoch_seconds
     raise InputError(
-        f"{path.name} has {scored.n_epochs:,} epochs and does not say how long they are, expected "
-        f"{other.n_epochs:,} as in the other file, which last {other.epoch_seconds:g} s each"
-        f"{f' ({seconds} s each would be as long)' if is_likely else ''}. Is it of this night? Then say how "
-        f"long its epochs are: {option} SECONDS."
+        f"{path.name} has {scored.n_epochs:,} epochs of unknown length, expected {other.n_epochs:,} of "
+        f"{other.epoch_seconds:g} s{f' ({seconds} s would fit)' if is_likely else ''}. If it is of this "
+        f"night, give {option} SECONDS."
     )
 
 

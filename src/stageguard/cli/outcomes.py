@@ -80,6 +80,8 @@ def look_at(reasons: Mapping[str, str], where: str = "column look_at says why") 
     names = [one_line(name) for name, reason in reasons.items() if reason]
     if not names or len(reasons) == 1:
         return [reason for reason in reasons.values() if reason]
+    if len(names) <= MOST_NOTES:
+        return [f"{one_line(name)}: {reason}" for name, reason in reasons.items() if reason]
     most = MOST_ROWS if len(reasons) <= MOST_ROWS else MOST_NOTES
     return [f"{len(names):,} of {count(len(reasons), 'night')}: {few(names, most)} ({where})"]
 

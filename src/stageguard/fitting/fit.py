@@ -470,11 +470,12 @@ def _notes(nights: Nights, choosing: Choosing, rows: Sequence[JudgedCandidate], 
 _DROPPED: dict[Status, str] = {
     "no kappa to judge by": "have no kappa, the experts' nights being of one stage",
     "agrees by chance": "agree with the experts hardly more than by chance",
-    "kappa below the default": "fall below its cross-validated kappa",
-    "accuracy below the default": "fall below its accuracy",
-    "errors above the default": "make larger errors of sleep statistics",
-    "gain not sure": "do not surely gain",
+    "kappa below the default": "lower the cross-validated kappa",
+    "accuracy below the default": "lower the accuracy",
+    "errors above the default": "enlarge the errors of sleep statistics",
+    "gain not sure": "do not gain reliably",
 }
+KEPT = "No candidate reliably beat the default; the default is kept"
 
 
 def _decide(
@@ -485,15 +486,13 @@ def _decide(
     if chosen == default:
         rest = [row.status for row in rows if row != default]
         counted = [f"{rest.count(status)} {words}" for status, words in _DROPPED.items() if status in rest]
-        listed = f"of {len(rest)} candidates {', '.join(counted)}"
-        return DEFAULT, f"It steps aside: against the default, {listed}."
+        return DEFAULT, f"{KEPT} (of {len(rest)}: {', '.join(counted)})."
     for what, judged_by, n_errors in (("kappa", None, -1.0), ("the criterion", criterion, 1.0)):
         gain, error = (np.inf, 0.0) if nested is None else nested.gain(judged_by, over="default")
         # the best of many candidates is better by chance: choosing so must gain, and not at kappa's expense
         if not gain >= n_errors * error:
             return DEFAULT, (
-                f"It steps aside: on nights held out from the choosing {what} changes, from the default's, "
-                f"by {gain:+.3f} (error {error:.3f})."
+                f"{KEPT} (on held-out nights, the choice changes {what} by {gain:+.3f}, SE {error:.3f})."
             )
     name = chosen.candidate.name
     return chosen.candidate, (

@@ -362,9 +362,8 @@ def removed_words(decoding: Decoding) -> str:
         when = "before onset" if math.isnan(since) else f"{since:g} min after onset"
         bouts.append(f"{bout.minutes:g} min long, {when}")
     return (
-        f"the clock removed REM ({'; '.join(bouts)}): look at it. Experts score "
-        "REM of 3 min or more within 40 min of onset on 2.7 % of nights, and "
-        "narcolepsy looks like this. cohort='narcolepsy' switches the clock off."
+        f"the clock removed REM ({'; '.join(bouts)}): look at it. Experts score such REM on 2.7 % of "
+        "nights. In narcolepsy it is expected: cohort='narcolepsy' switches the clock off."
     )
 
 

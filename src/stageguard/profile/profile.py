@@ -224,9 +224,9 @@ class Profile:
             raise ProfileError(f"profile is {got}, expected a name or the path of a .toml file.") from None
         if path.suffix == ".toml" or path.name != name_or_path:
             return _from_file(path)
+        hint = did_you_mean(name_or_path, profiles()) or " List them: stageguard profiles."
         raise ProfileError(
-            f"unknown profile {checks.shown(name_or_path)}. Built in: {', '.join(profiles()) or 'none'}; "
-            f"for one's own, give the path of a .toml file.{did_you_mean(name_or_path, profiles())}"
+            f"unknown profile {checks.shown(name_or_path)}, expected a built-in one or a .toml file.{hint}"
         )
 
     def to_dict(self) -> dict[str, Any]:

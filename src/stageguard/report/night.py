@@ -126,7 +126,7 @@ def night_report(
         "facts": facts(decoding),
         "staging": tuple(map(numbers.sentence, staging)),
         "verdict": words.verdict_words(valid),
-        "summary": tuple(_summary(decoding, measured)),
+        "summary": tuple(_summary(decoding, measured, has_intervals=intervals is not None)),
         "tiles": tuple(tiles(measured, intervals, profile)),
         "warnings": tuple(words.warnings_of(decoding, valid, measured.hinges)),
         **_pictures(decoding, expert, measured, options, annotations),
@@ -196,9 +196,11 @@ def facts(decoding: Decoding) -> Iterator[str]:
         yield f"cohort {decoding.cohort}"
 
 
-def _summary(decoding: Decoding, measured: ReportMeasures) -> Iterator[str]:
-    """Yield what was done, and what not to report."""
+def _summary(decoding: Decoding, measured: ReportMeasures, *, has_intervals: bool) -> Iterator[str]:
+    """Yield what was done, what to report, and what not."""
     yield words.done_words(decoding)
+    alike = measured.valid[1].looks_like_experts
+    yield words.report_words(alike, decoding.n_changed, has_intervals=has_intervals)
     if decoding.n_ties:
         yield f"{words.ties_words(decoding.n_ties)}."
     yield from words.unscored_words(decoding)

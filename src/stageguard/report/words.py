@@ -215,6 +215,14 @@ def _depends(hinge: tuple[int, int]) -> str:
 NO_CARD = "accuracy unknown: run stageguard grade on expert-scored nights"
 
 
+def report_words(looks_like_experts: bool | None, n_changed: int, *, has_intervals: bool = False) -> str:
+    """Return which numbers of a night to report."""
+    if looks_like_experts is False:
+        return "Look at the night before you report a number."
+    what = "the guarded numbers" if n_changed else "the guarded numbers (the same as the stager's)"
+    return f"Report {what}{' with their intervals' if has_intervals else ''}."
+
+
 def marks_words(card: GradeCard | None) -> str:
     """Return whose grades the marks of a table are, or how to get a grade card."""
     if card is None:

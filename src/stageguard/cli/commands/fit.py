@@ -208,8 +208,9 @@ def fit_words(report: FitReport) -> list[str]:
         gains = [
             f"{name} {mean:+.3f} (SE {error:.3f})" for name, (mean, error) in report.gains(other).items()
         ]
-        over = "the default, which needs no scored nights" if other == "default" else other
-        sentences += [f"Improvement over {over} on held-out nights: {', '.join(gains)}."] * bool(gains)
+        if gains and any(mean or error for mean, error in report.gains(other).values()):
+            over = "the default" if other == "default" else other
+            sentences.append(f"Improvement over {over} on held-out nights: {', '.join(gains)}.")
     if report.rows and report.nested is None:
         sentences.append("With two subjects the choice cannot be checked on held-out nights.")
     errors = report.profile.intervals.get("errors", {})

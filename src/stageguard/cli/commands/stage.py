@@ -152,7 +152,7 @@ def stage(
     ):
         source = FileSource(tasks, output if len(tasks) > 1 else None, stage_task)
         manifest = decode_source(source, jobs=jobs, executor=executor, on_outcome=on_outcome)
-    next_steps = [] if as_json or not manifest.nights else [_review_line(tasks)]
+    next_steps = [_review_line(tasks)] if manifest.nights else []
     end_decoding(manifest, as_json=as_json, next_steps=next_steps)
 
 
@@ -220,7 +220,7 @@ def _review_line(tasks: Sequence[StageTask]) -> str:
     """Return how to review what was staged, one night with its signals."""
     first = tasks[0]
     if len(tasks) > 1:
-        return f"Review:  stageguard review {quote(str(first.output.parent))}"
+        return f"stageguard review {quote(str(first.output.parent))}"
     recording = first.files[0]
     signals = f" --edf {quote(str(recording))}" if recording.suffix.lower() == ".edf" else ""
-    return f"Review:  stageguard review {quote(str(first.beside('.hypnogram.tsv')))}{signals}"
+    return f"stageguard review {quote(str(first.beside('.hypnogram.tsv')))}{signals}"

@@ -77,12 +77,13 @@ from stageguard.night.period import find_sleeps
 from stageguard.night.quantities import NIGHT, steered_words
 from stageguard.night.timing import Moment, lights_window, part_of
 from stageguard.report.numbers import sentence
-from stageguard.report.words import looking_like_experts, marks_words, mixed_epochs_words
+from stageguard.report.words import looking_like_experts, marks_words, mixed_epochs_words, report_words
 from stageguard.runner.inputs import Input, named_once
 from stageguard.runner.run import Outcome, succeeded
 
 MOST_LIGHTS = 5  # different times of lights that are printed
 MOST_WARNINGS = 5
+CONVENTIONS: Mapping[Convention, str] = {"aasm": "AASM", "yasa": "YASA", "luna": "Luna"}
 # What the numbers of nights are of that an expert scored in part.
 PARTLY_WORDS = (
     "before and after beside the expert's, bias and limits are on the epochs that the expert scored; "
@@ -437,7 +438,9 @@ def answer_of(result: CohortResult) -> Answer:
         answer.lead = [f"{one_line(night.night_id)} · {length_words(facts.n_epochs, facts.epoch_seconds)}"]
         answer.tables = [night_table(cohort)]
         if facts.epochs_changed is not None:
-            answer.after = [f"{count(facts.epochs_changed, 'epoch')} changed."]
+            judged_as = validity.looks_like_experts if (validity := validity_of_night(night)) else None
+            report = report_words(judged_as, facts.epochs_changed)
+            answer.after = [f"{count(facts.epochs_changed, 'epoch')} changed. {report}"]
         if (validity := validity_of_night(night)) is not None:
             answer.lead.append((sentence(validity.verdict), "bold"))
             outside = [f"{name} {validity.indicators[name].place}" for name in validity.outside]
@@ -450,14 +453,16 @@ def answer_of(result: CohortResult) -> Answer:
         if not result.written and len(cohort.nights) <= MOST_ROWS:
             answer.tables.append(nights_table(cohort.table, cohort.facts))
         answer.tables.append(means_table(cohort))
+        if {"before", "after"} <= cohort.table.values.keys():
+            answer.after = ["Report the guarded means."]
         if looks:
             answer.lead = [(looking_like_experts([*looks.values()], [*map(one_line, looks)]), "bold")]
     answer.tables += [errors_table(cohort)] if cohort.errors else []
     answer.tables += group_tables(cohort.table, cohort.differences)
     reasons = {outcome.id: outcome.result.look_at for outcome in done}
     convention = (
-        f"sleep statistics by the {cohort.options.convention} convention; a lasting REM bout is one of "
-        f"{cohort.options.min_first_rem_seconds:g} s or more"
+        f"{CONVENTIONS[cohort.options.convention]} definitions: REM latency is to the first epoch of REM; a "
+        f"lasting REM bout has {cohort.options.min_first_rem_seconds:g} s or more"
     )
     steered = [steered_words(cohort.table.n_steered)] if cohort.table.n_steered else []
     warned = (f"{outcome.id}: {text}" for outcome in done for text in outcome.warnings)
