@@ -189,7 +189,7 @@ def test_a_text_file_has_epochs_of_20_s_only_if_that_is_said(run, tmp_path):
     for options in ((), ("--align",)):
         line = error_line(run("compare", expert, night, *options))
         assert mentions(line, "expert.txt", "360 epochs", 240)
-        assert mentions(line, "20 s", "long")
+        assert mentions(line, "20 s", "fit")
         assert line.endswith("stageguard compare --align --expert-epoch-seconds SECONDS.")
     said = ("--expert-epoch-seconds", "20")
     assert mentions(error_line(run("compare", expert, night, *said)), "epochs", "last", "20 s", "30 s")
