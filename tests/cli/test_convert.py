@@ -222,7 +222,7 @@ def test_nights_that_differ_are_averaged_when_told_how(run, stagers, tmp_path):
         (["s1.csv", "s2.csv", "--average", "--weights", "0,0"], 1, "all weights are 0"),
         (["s1.csv", "bad.csv", "--average"], 1, "bad.csv: "),
         (["s1.csv", "s2.csv", "--average", "-o", "s1.csv", "--overwrite"], 1, "same file"),
-        (["s1.csv", "s2.csv", "--average", "-o", "o.edf"], 1, "edf-annotations"),
+        (["s1.csv", "s2.csv", "--average", "-o", "o.edf"], 1, "probabilities alone"),
     ],
 )
 def test_what_cannot_be_averaged(run, stagers, tmp_path, monkeypatch, arguments, code, expected):

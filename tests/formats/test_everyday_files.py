@@ -50,8 +50,7 @@ def test_two_such_columns_need_a_name(tmp_path):
     path = tmp_path / "night.csv"
     table = pd.DataFrame({"y_true": STAGES[::-1], "y_pred": STAGES, "mine": np.roll(STAGES, 1)})
     table.to_csv(path, index=False)
-    message = refused(sg.read_hypnogram, path)
-    assert "y_true, y_pred" in message and "column='y_true'" in message
+    assert mentions(refused(sg.read_hypnogram, path), "y_true,y_pred", "say column")
     for name in table:
         assert sg.read_hypnogram(path, column=name).stages.tolist() == table[name].tolist()
         assert sg.read_hypnogram(table, column=name).stages.tolist() == table[name].tolist()
@@ -67,14 +66,12 @@ def test_the_command_line_takes_a_column(tmp_path, capsys):
     assert run("compare", path, tmp_path / "e.txt", "--column", "meine_stufen").code == 0
 
 
-@pytest.mark.parametrize("has_index", [True, False])
-def test_a_series_without_a_name(tmp_path, has_index):
+def test_a_series_without_a_name(tmp_path):
     path = tmp_path / "night.csv"
-    pd.Series(STAGES).to_csv(path, index=has_index)
+    pd.Series(STAGES).to_csv(path)
     assert sg.read_hypnogram(path).stages.tolist() == STAGES.tolist()
-    pd.Series(LABELS).to_csv(path, index=has_index)
-    if has_index:
-        assert sg.read_hypnogram(path, format="numbers-yasa").stages.tolist() == STAGES.tolist()
+    pd.Series(LABELS).to_csv(path)
+    assert sg.read_hypnogram(path, format="numbers-yasa").stages.tolist() == STAGES.tolist()
     pd.Series(STAGES, index=pd.date_range("2024-05-01 22:30", periods=60, freq="20s")).to_csv(path)
     night = sg.read_hypnogram(path)
     assert (night.epoch_seconds, night.start) == (20.0, datetime(2024, 5, 1, 22, 30))

@@ -50,30 +50,6 @@ def test_a_hypnogram_lists_the_columns_that_are_not_read(tmp_path):
     assert "columns ignored: heart" in sg.read_hypnogram(path).assumed
 
 
-@pytest.mark.parametrize("has_index", [False, True])
-def test_a_first_line_that_counts_columns_is_a_header(tmp_path, has_index):
-    pandas = pytest.importorskip("pandas")
-    path = tmp_path / "n.csv"
-    pandas.DataFrame(P).to_csv(path, index=has_index)
-    density = sg.read_density(path, stages=FIVE)
-    np.testing.assert_allclose(density.probabilities, P)
-    assert mentions(density.assumed, 1, "W, N1, N2, N3, R")
-
-
-def test_two_columns_of_zeros_and_ones_have_no_header(tmp_path):
-    path = write(tmp_path, "n.csv", "0,1\n1,0\n0,1\n")
-    assert sg.read_density(path, stages=["W", "S"]).n_epochs == 3
-    path = write(tmp_path, "n.csv", "0,1\n0.5,0.5\n")
-    assert sg.read_density(path, stages=["W", "S"]).n_epochs == 1
-
-
-def test_a_zero_above_numbers_may_be_a_header(tmp_path):
-    night = sg.read_hypnogram(write(tmp_path, "n.txt", "0\n0\n1\n2\n"), format="numbers-yasa")
-    assert night.n_epochs == 4 and any("remove it" in note for note in night.assumed)
-    night = sg.read_hypnogram(write(tmp_path, "n.txt", "0\n0.0\n1.0\n2.0\n"), format="numbers-yasa")
-    assert night.n_epochs == 3 and any(mentions(note, "read", "as a header") for note in night.assumed)
-
-
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_an_index_without_a_name_tells_the_time_in_a_file_too(tmp_path, suffix):
     pandas = pytest.importorskip("pandas")

@@ -416,7 +416,7 @@ REFUSED = {
     "a wrong name": (lambda f: night().save(f / "n.x", "yasa-jsn"), ("'yasa-jsn'", "yasa-json")),
     "only read": (lambda f: night().save(f / "n.x", "dreem-json"), ("'dreem-json'",)),
     "no probabilities": (lambda f: night().save(f / "n.npz"), ("stages alone", "probabilities")),
-    "no stages": (lambda f: density().save(f / "d.json"), ("yasa-json", "only probabilities")),
+    "no stages": (lambda f: density().save(f / "d.json"), ("d.json", "probabilities alone")),
     "no such scheme": (lambda f: night().save(f / "a.csv", "accusleepy-csv"), ("merge_to='wnr3'",)),
     "own stages": (lambda f: sg.Hypnogram([0, 1, 2], MINE, 10).save(f / "n.json"), ("YASA", "quiet")),
     "a name of a column": (

@@ -305,20 +305,12 @@ def _format_for(path: Path, name: str | None, argument: str, *, is_density: bool
     )
     if len(fitting) == 1:
         return fitting[0]
-    which = f"{argument}"
     if fitting:
         listed = ", ".join(f"{form.name} ({form.title})" for form in fitting)
-        raise InputError(f"{path.name}: may be several formats. Say which with {which}: {listed}.")
-    of_stages = _longest_match(path, able)
-    if len(of_stages) == 1:
-        stages_name = of_stages[0].name
-        raise InputError(
-            f"{path.name}: {stages_name} holds stages, but there are only "
-            "probabilities. Decode them first. For the most probable ones say it: "
-            f"{argument}={stages_name!r}."
-        )
+        raise InputError(f"{path.name}: may be several formats. Say which with {argument}: {listed}.")
+    what = "probabilities alone" if is_density else "nights"
     listed = ", ".join(form.name for form in able if form.writes_probabilities_alone or not is_density)
-    raise InputError(f"{path.name}: no format has such a name. Say which with {which}: {listed}.")
+    raise InputError(f"{path.name}: no format of {what} is called so. Say which with {argument}: {listed}.")
 
 
 def _longest_match(path: Path, able: Sequence[FileFormat]) -> list[FileFormat]:
@@ -369,25 +361,15 @@ class Reshape:
         merge_to, reepoch_to = self.merge_to, self.reepoch_to
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", StageGuardWarning)
-            merged = night if merge_to is None else night.changed(lambda part: part.merge(merge_to))
-            after = merged if reepoch_to is None else merged.changed(lambda part: part.reepoch(reepoch_to))
+            after = night if merge_to is None else night.changed(lambda part: part.merge(merge_to))
+            after = after if reepoch_to is None else after.changed(lambda part: part.reepoch(reepoch_to))
         said = [str(one.message).rstrip(".") for one in caught if issubclass(one.category, StageGuardWarning)]
         is_same = (after.scoring, after.probabilities) == (night.scoring, night.probabilities)
         return replace(
             after,
             decoding=night.decoding if is_same else None,
             notes=tuple(dict.fromkeys((*night.notes, *said))),
-            lost=(*night.lost, *_lost_stages(merged.scoring, after.scoring)),
         )
-
-
-def _lost_stages(before: Hypnogram | None, after: Hypnogram | None) -> tuple[str, ...]:
-    """Return a remark on stages that vanish in longer epochs."""
-    if before is None or after is None:
-        return ()
-    left = [name for name in before.scheme.names if name in before.stages and name not in after.stages]
-    text = f"stages that no epoch of {after.epoch_seconds:g} s has most of: {', '.join(left)}"
-    return (text,) if left else ()
 
 
 def formats_for(night: Hypnogram) -> tuple[FileFormat, ...]:

@@ -257,7 +257,7 @@ def _divide_by_sums(matrix: Floats, names: Sequence[str]) -> tuple[Floats, tuple
         return matrix / np.where(at_edge, sums, 1.0)[:, None], (note,)
     usual = float(np.median(known))
     varies = np.abs(known - usual) > SUM_TOLERANCE * usual
-    if varies.any() and _are_percentages(matrix, sums):
+    if varies.any() and (np.abs(known - 100) <= 0.05 * matrix.shape[1] + EDGE).all():
         return matrix / sums[:, None], ("rounded percentages: divided by their sums",)
     if len(known) > 1 and usual > 0 and not varies.any():
         return matrix / sums[:, None], (f"rows sum to {usual:.6g}: divided by their sums",)
@@ -270,19 +270,6 @@ def _divide_by_sums(matrix: Floats, names: Sequence[str]) -> tuple[Floats, tuple
         f"{usual:.6g}, expected the same sum in every row. Correct the row, or "
         "set all of it to NaN (no evidence)."
     )
-
-
-def _are_percentages(matrix: Floats, sums: Floats) -> bool:
-    """Whether rows are percentages with a decimal or more, whose sums are off 100 by no more than rounding.
-
-    Whole percentages may be off by more than `SUM_TOLERANCE` allows probabilities, so they need `normalize`.
-    """
-    known = matrix[~np.isnan(sums)]
-    digits = next((n for n in (1, 2, 3) if np.allclose(known, known.round(n), rtol=0, atol=EDGE)), None)
-    if digits is None:
-        return False
-    most_off = matrix.shape[1] * 0.5 * 10.0**-digits + EDGE
-    return bool((np.abs(sums[~np.isnan(sums)] - 100) <= most_off).all())
 
 
 def _from_negative(matrix: Floats, names: Sequence[str], scored: Mask) -> tuple[Floats, tuple[str, ...]]:

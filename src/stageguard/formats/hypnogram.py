@@ -69,16 +69,6 @@ def column_of_stages(lines: Sequence[str], *, is_only: bool = False) -> str | No
     return None
 
 
-def refuse_two_scorings(path: Path, header: Sequence[str]) -> None:
-    """Refuse a header with several columns that may be the stages, unless one is named after stages."""
-    names = [name for name in header if name.casefold() in ANY_STAGE_COLUMNS]
-    if len(names) > 1 and stage_column(header) is None:
-        told = ", ".join(names)
-        raise file_error(
-            path, f"has several columns that may be stages ({told}). Name one: column={names[0]!r}."
-        )
-
-
 def build_hypnogram(path: Path, raw: RawHypnogram, options: FileOptions) -> Night:
     """Check a raw hypnogram and turn names into labels; every error names the file."""
     if len(raw.stages) > MOST_EPOCHS:

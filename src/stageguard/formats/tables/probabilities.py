@@ -232,12 +232,6 @@ def _headerless_layout(path: Path, lines: Sequence[str], stages: Sequence[str] |
     lines = lines[first:]
     delimiter = max(DELIMITERS, key=lambda mark: len(split_line(lines[0], mark)))
     cells = split_line(lines[0], delimiter)
-    counted = _n_counted(cells, [split_line(line, delimiter) for line in lines[1:]])
-    if counted and stages is not None and len(stages) == counted:
-        note = f"line {first + 1} numbers the columns: read as {listed(stages)}"
-        columns = tuple(range(len(cells) - counted, len(cells)))
-        header = (*cells[: len(cells) - counted], *stages)
-        return Layout(delimiter, header, first, StageColumns(columns, tuple(stages)), (note,))
     example = "a header with stage names such as W,N1,N2,N3,R"
     if not cells or not all(map(is_number, cells)):
         shown = ", ".join(cells[:8]) or lines[0][:40]
@@ -268,19 +262,6 @@ def _column_of(path: Where, stage: str, header: Sequence[str]) -> int:
     raise file_error(
         path, f"has no column for stage {stage!r}. Columns: {listed(header)}.{did_you_mean(stage, header)}"
     )
-
-
-def _n_counted(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """Return how many columns the first line numbers from 0, as pandas does without names, or 0.
-
-    A nameless index may come before them. The two cells 0 and 1 may also be probabilities: they count as
-    numbered columns only if a row below has anything but whole numbers.
-    """
-    counts = list(cells[1:] if cells and not cells[0] else cells)
-    if len(counts) < 2 or counts != [str(column) for column in range(len(counts))]:
-        return 0
-    is_whole = all(re.fullmatch(r"\d*", cell) for row in rows for cell in row)
-    return 0 if len(counts) == 2 and is_whole else len(counts)
 
 
 def _strip_comment(line: str) -> str:

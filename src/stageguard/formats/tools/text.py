@@ -26,7 +26,6 @@ from stageguard.formats.hypnogram import (
     names_of,
     number_list,
     numbered_stages,
-    refuse_two_scorings,
     stage_column,
     stage_numbers,
 )
@@ -48,7 +47,6 @@ from stageguard.formats.shared_profile import recorded_profile
 from stageguard.formats.sniffing import Sniff, integers, is_number_list, is_text, read_head
 from stageguard.formats.tables.delimited import (
     DELIMITERS,
-    HEADER_SEARCH_LINES,
     find_rows,
     first_filled,
     split_line,
@@ -92,8 +90,6 @@ def stages_of_lines(path: Path, lines: Sequence[str], options: FileOptions) -> R
     if table is not None:
         return from_table(path, table, options)
     number = first_filled(lines)
-    if lines[number].strip() == "0" and all(is_stage(line.strip(), None) for line in lines[number + 1 :]):
-        number += 1  # the name that pandas gives to a series without one
     first = lines[number].strip()
     is_mixed = first in DIGITS and any(canonical_name(line.strip()) in ("W", "R") for line in lines)
     if not is_mixed and not is_stage(first, options.scheme or options.default_scheme):
@@ -122,10 +118,6 @@ def _find_table(path: Path, lines: Sequence[str], options: FileOptions) -> Table
     if table is None and wanted is not None and not is_list:
         there = listed(max((split_line(lines[0], mark) for mark in DELIMITERS), key=len))
         raise file_error(path, f"has no column {wanted[:40]!r}. Columns: {there}.")
-    if table is None:
-        for line in lines[:HEADER_SEARCH_LINES]:
-            for delimiter in DELIMITERS:
-                refuse_two_scorings(path, split_line(line, delimiter))
     return table
 
 
@@ -139,7 +131,6 @@ def from_table(path: Path, table: Table, options: FileOptions) -> RawHypnogram:
     if column is None:
         if options.column is not None:
             raise file_error(path, f"has no column {options.column[:40]!r}. Columns: {listed(table.header)}.")
-        refuse_two_scorings(path, table.header)
         raise file_error(
             path, f"has the columns {listed(table.header)}, expected one named stage. Say which with column."
         )
@@ -343,7 +334,7 @@ def numbers_of_lines(
     path: Path, lines: Sequence[str], options: FileOptions, *, numbering: str
 ) -> RawHypnogram:
     """Return the stages of a text of numbers, one per line or in a table's column of stages."""
-    first, notes = _first_number(lines)
+    first = first_filled(lines)
     if as_number(lines[first]) is None:
         table = _find_table(path, lines, options)
         if table is None:
@@ -353,21 +344,7 @@ def numbers_of_lines(
             )
         return read_numbered_table(path, table, numbering, options)
     codes = stage_numbers(path, lines[first:], range(first + 1, len(lines) + 1), MISSING_WORDS - {""})
-    raw = numbered_stages(path, codes, NUMBERINGS[numbering], what="line", first=first + 1)
-    return replace(raw, notes=notes)
-
-
-def _first_number(lines: Sequence[str]) -> tuple[int, tuple[str, ...]]:
-    """Return the index of the first number, and a note if it is 0, which may be a header by pandas."""
-    first = first_filled(lines)
-    rest = [line for line in lines[first + 1 :] if line.strip()]
-    if lines[first].strip() != "0" or not rest:
-        return first, ()
-    if all("." in line for line in rest):
-        return first + 1, (f"line {first + 1} is 0, the others have decimals: read as a header",)
-    return first, (
-        f"line {first + 1} is 0: read as an epoch. If it is a header, as pandas writes, remove it",
-    )
+    return numbered_stages(path, codes, NUMBERINGS[numbering], what="line", first=first + 1)
 
 
 def read_numbered_table(
