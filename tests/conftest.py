@@ -15,6 +15,7 @@ import pytest
 from browser import browser as browser
 from browser import open_page as open_page
 from browser import why_not
+from cli_runner import Runner
 from stageguard.errors import StageGuardWarning
 from stageguard.runner.stopping import STOPS
 
@@ -65,6 +66,12 @@ def data_dir() -> Path:
 def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Print tables as wide as they need, so that no test depends on the length of a temporary path."""
     monkeypatch.setenv("COLUMNS", "1000")
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Runner:
+    """Run commands as they are typed."""
+    return Runner(capsys)
 
 
 @pytest.fixture(params=["compiled", "reference"])

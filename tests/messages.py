@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+import pytest
 
 
 def naming(*values: object) -> str:
@@ -23,6 +25,20 @@ def each_mentions(texts: Iterable[object], *groups: tuple[object, ...]) -> bool:
     return len(texts) == len(groups) and all(
         mentions(text, *g) for text, g in zip(texts, groups, strict=True)
     )
+
+
+def message(
+    error: type[Exception] | tuple[type[Exception], ...],
+    call: Callable[..., object],
+    *given: object,
+    **options: object,
+) -> str:
+    """The error that a call raises: one line."""
+    with pytest.raises(error) as caught:
+        call(*given, **options)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
 
 
 def _whole(value: str) -> str:

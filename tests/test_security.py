@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import stageguard as sg
-from cli_runner import Runner
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("src", "docs", "examples", "studies", "bench", "robustness", ".ci")
@@ -80,11 +79,6 @@ def test_nothing_runs_what_it_reads():
 # ---- names of files
 
 NASTY = "a\x1b[31m\x07\u202e.csv"
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 @pytest.fixture

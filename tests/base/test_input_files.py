@@ -7,18 +7,13 @@ import os
 import pytest
 
 import stageguard as sg
-from cli_runner import Runner, error_line
+from cli_runner import error_line
 from messages import mentions, naming
 from stageguard.errors import FileFormatError, ProfileError
 from stageguard.files import MOST_BYTES, read_file
 
 PROFILE = "human-psg-5"
 ROWS = "W,N1,N2,N3,R\n" + "0.6,0.1,0.1,0.1,0.1\n" * 40
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 def pipe(folder, suffix):

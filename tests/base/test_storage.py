@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stageguard as sg
-from cli_runner import Runner, error_line, write_night
+from cli_runner import error_line, write_night
 from stageguard import storage
 from stageguard.errors import (
     FileFormatError,
@@ -50,11 +50,6 @@ def memory():
 @pytest.fixture
 def night(tmp_path):
     return write_night(tmp_path / "night.csv", hours=1)
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 # ---- what is an address
@@ -350,38 +345,6 @@ def test_secrets_of_an_address_are_used_and_never_shown(site, tmp_path, run):
 
 
 # ---- every command
-
-
-@pytest.fixture
-def nights(memory, tmp_path):
-    """Nights and their scorings in memory."""
-    for number in (1, 2):
-        path = write_night(tmp_path / "n.csv", hours=2, seed=number)
-        memory.pipe(f"/nights/n {number}#.csv", path.read_bytes())
-        memory.pipe(f"/expert/n {number}#.txt", ("W\n" * 20 + "N2\n" * 220).encode())
-    return memory
-
-
-COHORT = ("memory://nights", "--expert", "memory://expert")
-
-
-@pytest.mark.parametrize(
-    ("command", "written"),
-    [
-        (("stats", "memory://nights", "-p", PROFILE, "-o", "memory://o/s.tsv"), "s.tsv"),
-        (("compare", "memory://expert", "memory://nights", "-p", PROFILE), None),
-        (("fit", *COHORT, "-b", PROFILE, "-o", "memory://o/p.toml"), "p.toml"),
-        (("grade", *COHORT, "-o", "memory://o/c.json"), "c.json"),
-    ],
-    ids=lambda value: value[0] if isinstance(value, tuple) else "",
-)
-def test_commands_take_addresses(nights, run, tmp_path, monkeypatch, command, written):
-    monkeypatch.chdir(tmp_path)
-    before = sorted(tmp_path.rglob("*"))
-    ran = run(*command)
-    assert ran.code == 0, ran.err
-    assert written is None or nights.size(f"/o/{written}") > 0
-    assert sorted(tmp_path.rglob("*")) == before  # nothing was written here
 
 
 def test_a_profile_is_saved_and_loaded(memory):

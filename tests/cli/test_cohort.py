@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 import stageguard as sg
-from cli_runner import Runner, write_night
+from cli_runner import write_night
 from messages import mentions
 from nights import decode as decode_quietly
-from stageguard.runner.pool import CHUNKS_AHEAD, MOST_IN_CHUNK, run_all
 
 PROFILE = "human-psg-5"
 HEADER = (
@@ -24,11 +23,6 @@ HEADER = (
     "\tjoint_before\tjoint_after\tjoint_threshold"
     "\tearly_rem_removed\tlook_at"
 )
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 @pytest.fixture
@@ -250,20 +244,3 @@ def test_an_interrupted_run_goes_on(run, nights, tmp_path, jobs, kind):
 def mark(place: Path) -> str:
     place.touch()
     return place.name
-
-
-@pytest.mark.slow
-def test_workers_do_not_run_far_ahead_of_what_is_taken(tmp_path):
-    n_items, n_workers = 2_000, 2
-    most = CHUNKS_AHEAD * n_workers * MOST_IN_CHUNK
-    assert most < n_items / 10
-    results = run_all(mark, [tmp_path / str(i) for i in range(n_items)], n_workers)
-    assert next(results) == "0"
-    seen, steady = 0, 0
-    while steady < 5:
-        time.sleep(0.1)
-        now = len(list(tmp_path.iterdir()))
-        steady = steady + 1 if now == seen else 0
-        seen = now
-    assert 0 < seen <= most
-    assert [*results] == [str(i) for i in range(1, n_items)]

@@ -10,18 +10,13 @@ import pytest
 
 import nights
 import stageguard as sg
-from cli_runner import Runner, error_line, write_night
+from cli_runner import error_line, write_night
 from messages import mentions
 from stageguard.formats.outputs import write_decoding
 from stageguard.measures.experts import soft_agreement
 from stageguard.synthetic.night import simulate_night
 
 PROFILE = "human-psg-5"
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 def write_stages(path, text, names="W N1 N2 N3 R ?"):
@@ -94,20 +89,6 @@ def test_what_decode_wrote_is_compared_before_and_after(run, night):
     assert found["guard"]["accuracy"] > found["argmax"]["accuracy"]
     bare = run("compare", night / "experts" / "n1.txt", night / "n1.csv", "--json").lines[0]["agreement"]
     assert bare["argmax"]["confusion"] == found["argmax"]["confusion"]
-
-
-def test_numbers_agree_with_scikit_learn(run, night):
-    metrics = pytest.importorskip("sklearn.metrics")
-    truth = simulate_night(PROFILE, hours=2.0, seed=2).expert.labels
-    labels = nights.decode(sg.read_density(night / "n2.csv"), PROFILE).hypnogram.labels
-    ran = run("compare", night / "experts", night / "n2.hypnogram.tsv", "--json")
-    own = ran.lines[0]["agreement"]["guard"]
-    present = sorted(set(truth) | set(labels))
-    f1 = metrics.f1_score(truth, labels, labels=present, average=None)
-    assert own["kappa"] == pytest.approx(metrics.cohen_kappa_score(truth, labels))
-    assert [own["f1"][["W", "N1", "N2", "N3", "R"][label]] for label in present] == pytest.approx(f1.tolist())
-    assert own["macro_f1"] == pytest.approx(f1.mean())
-    assert own["confusion"] == metrics.confusion_matrix(truth, labels, labels=range(5)).tolist()
 
 
 def test_a_folder_of_experts_is_matched_by_name_and_averaged(run, night):
@@ -257,11 +238,3 @@ def test_a_folder_for_each_scorer_gives_many_nights(run, panel, tmp_path):
     assert merge(run, *(f"{scorer}/n1.txt" for scorer in panel), to="one.tsv").code == 0
     assert (tmp_path / "one.tsv").read_text() == (tmp_path / "out" / "n1.tsv").read_text()
     assert mentions(run("compare", *panel, "--consensus", "out").err, "n0.tsv")
-
-
-def test_what_cannot_be_merged_is_one_line(run, panel, tmp_path):
-    for again in ("anna/n0.txt", tmp_path / "anna" / "n0.txt"):
-        assert merge(run, "anna/n0.txt", again).code == 2  # each scorer has one vote
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "b.txt").write_text("W\nN1\n")
-    assert mentions(error_line(merge(run, "anna", "other")), "anna has")

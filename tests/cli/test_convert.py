@@ -8,15 +8,10 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from cli_runner import Runner, error_line, write_night
+from cli_runner import error_line, write_night
 from messages import mentions
 
 STAGES = ["W", "W", "N1", "N2", "?", "N3", "R", "W"]
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 @pytest.fixture
@@ -50,16 +45,6 @@ def test_what_is_lost_is_said_once_for_all_files(run, nights):
     assert (nights / "out" / "n2.txt").read_text().split() == STAGES
 
 
-def test_a_folder_of_nights_as_json(run, nights):
-    ran = run("convert", nights, "--to", "luna-annot", "-o", nights / "out", "--json")
-    assert ran.code == 0
-    reports = ran.lines
-    assert [report["ok"] for report in reports] == [True] * 3
-    assert reports[0]["outputs"] == [str(nights / "out" / "n1.annot")]
-    assert reports[2]["lost"] == []
-    assert "Arousal" in (nights / "out" / "n3.annot").read_text()
-
-
 def test_many_nights_in_one_parquet_file(run, nights):
     pandas = pytest.importorskip("pandas")
     ran = run("convert", nights / "n1.json", nights / "n2.json", "-o", nights / "all.parquet")
@@ -85,13 +70,6 @@ def test_annotations_of_another_file(run, nights):
     assert mentions(" ".join(ran.out.split()), "annotations", "n3.annot")
     ran = run("convert", nights / "n1.json", nights / "n2.json", "--to", "text", "--annotations-from", "x")
     assert ran.code == 2
-
-
-def test_probabilities_are_not_decoded_and_it_is_said(run, tmp_path):
-    night = write_night(tmp_path / "night.csv")
-    ran = run("convert", night, "-o", tmp_path / "night.json")
-    assert ran.code == 0
-    assert mentions(" ".join(ran.out.split()), "stages", "probable", "ones")
 
 
 def test_an_output_of_decode_is_converted_with_its_profile(run, tmp_path):

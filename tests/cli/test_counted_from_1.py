@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import csv
 
-import numpy as np
 import pytest
 
 import stageguard as sg
-from cli_runner import Runner, error_line, write_night
+from cli_runner import write_night
 from nights import decode
-from stageguard.errors import InputError
 
 PROFILE = "human-psg-5"
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 @pytest.fixture
@@ -57,13 +50,3 @@ def test_changes_are_listed_from_1_and_json_counts_from_0(run, file, tmp_path):
         "decode", file, "-p", PROFILE, "--explain", "--json", "--overwrite", "-o", tmp_path / "out"
     ).lines
     assert found[0]["changes"][0]["first_epoch"] == changes[0].first_epoch
-
-
-def test_rows_of_an_array_are_told_as_in_python(run, tmp_path):
-    rows = np.full((20, 5), 0.2)
-    rows[3] = 0.1
-    np.save(tmp_path / "night.npy", rows)
-    said = error_line(run("decode", tmp_path / "night.npy", "-p", PROFILE, "--stages", "W,N1,N2,N3,R"))
-    assert "row 3 " in said
-    with pytest.raises(InputError, match="row 3 "):
-        sg.decode(rows, PROFILE)

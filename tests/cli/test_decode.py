@@ -15,15 +15,9 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from cli_runner import Runner, error_line, write_night
+from cli_runner import error_line, write_night
 from messages import mentions
-from nights import decode
 from stageguard.report.words import done_words
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 @pytest.fixture
@@ -65,20 +59,6 @@ def test_json_is_pure_and_complete(run, night, tmp_path):
     assert fi["before_place"] == "above"
     assert fi["expert_low"] < fi["expert_high"]
     assert report["indicators"]["tst_minutes"]["before"] > 0
-
-
-def test_explain_writes_and_prints_every_change(run, night, tmp_path):
-    ran = run("decode", night, "-p", "human-psg-5", "--explain")
-    assert ran.code == 0
-    changes = sg.explain(decode(sg.read_density(night), "human-psg-5"))
-    assert len(changes) > 1
-    rows = [line.split("\t") for line in (tmp_path / "night.changes.tsv").read_text().splitlines()]
-    assert rows[0][:6] == ["epoch", "n_epochs", "clock", "before", "after", "rule"]
-    assert [int(row[0]) - 1 for row in rows[1:]] == [change.first_epoch for change in changes]
-    assert [row[3].split() for row in rows[1:]] == [list(change.before) for change in changes]
-    assert f"Changes ({len(changes)})" in ran.out
-    (report,) = run("decode", night, "-p", "human-psg-5", "--explain", "--json", "--overwrite").lines
-    assert report["changes"][0]["margin_nats"] == pytest.approx(changes[0].margin_nats, abs=1e-6)
 
 
 def test_options_reach_the_decoder(run, night, tmp_path):
@@ -138,24 +118,6 @@ def test_existing_outputs_need_overwrite(run, night, tmp_path):
     )
     assert run("decode", night, "-p", "human-psg-3", "--overwrite").code == 0
     assert set(labels(tmp_path / "night.hypnogram.tsv")) <= {0, 1, 2}
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (b"", ("night.csv: is empty (0 bytes).",)),
-        (b"PK\x03\x04", ("night.csv", "ZIP", "CSV", "TSV")),
-        (b"W,N1,N2,N3,R\n1,0,0,0,x\n", ("night.csv", 2, "'R'", "'x'")),
-        (b"W,N1,N2,N3,R\n1,0,0,0\n", ("night.csv", 2, 4, 5)),
-        (b"W,N1,N2,N3,R\n-0.2,1.2,0,0,0\n", ("night.csv", "line 2", "-0.2")),
-        (b"W,S\n1,0\n", ("night.csv: ",)),
-    ],
-)
-def test_bad_files_are_one_line(run, tmp_path, content, expected):
-    path = tmp_path / "night.csv"
-    path.write_bytes(content)
-    assert mentions(error_line(run("decode", path, "-p", "human-psg-5")), *expected)
-    assert [p.name for p in tmp_path.iterdir()] == ["night.csv"]
 
 
 @pytest.mark.parametrize(

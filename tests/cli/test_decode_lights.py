@@ -6,7 +6,6 @@ import numpy as np
 
 import stageguard as sg
 from cli_runner import Runner, error_line
-from messages import mentions
 
 
 def two_nights(folder):
@@ -29,13 +28,3 @@ def test_lights_bound_the_night_and_are_recorded(tmp_path, capsys):
     record = json.loads((tmp_path / "night.hypnogram.json").read_text())["stageguard"]
     assert record["period"][1] <= n_epochs
     assert run("verify", tmp_path / "night.hypnogram.tsv").code == 0
-
-
-def test_lights_that_cannot_be_are_one_line(tmp_path, capsys):
-    run = Runner(capsys)
-    two_nights(tmp_path)
-    arguments = ("decode", tmp_path / "night.csv", "-p", "human-psg-5")
-    assert "--lights-off is 'soon'" in error_line(run(*arguments, "--lights-off", "soon"))
-    line = error_line(run(*arguments, "--lights-off", 600, "--lights-on", 60))
-    assert mentions(line, "least one epoch")
-    assert not list(tmp_path.glob("*.tsv"))

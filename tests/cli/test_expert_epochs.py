@@ -6,14 +6,9 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from cli_runner import Runner, error_line
+from cli_runner import error_line
 
 PROFILE = "human-psg-5"
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 def write_expert(path, stages, seconds=30.0, later=0.0):

@@ -9,16 +9,11 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from cli_runner import Runner, error_line, write_night
+from cli_runner import error_line, write_night
 from messages import mentions
 from stageguard.synthetic.night import simulate_night
 
 BASE = "human-psg-3"
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 @pytest.fixture(scope="module")
@@ -113,23 +108,6 @@ def test_what_cannot_be_fitted_is_one_line(folder, run):
     wrong = run("fit", first, "--base", BASE, "-o", "x.json")
     assert wrong.code == 2
     assert mentions(wrong.err.replace("\n", " "), "expected the name")
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ("id,who\nn0,a\n", ("columns", "id and subject")),
-        ("id,subject\nn0,\n", ("line 2 has no subject.",)),
-        ("id,subject\nn0,a\nn0,b\n", (3, "'n0'")),
-        ("id,subject\n", ("header but no", "rows")),
-        ("id,subject\nn0,a,b\n", (2, 3, "cells", 2)),
-    ],
-)
-def test_a_wrong_table_of_subjects_is_one_line(folder, run, table, message):
-    (folder / "subjects.csv").write_text(table)
-    options = ("--expert", "experts", "--subjects", "subjects.csv", "--base", BASE)
-    ran = run("fit", *nights(folder), *options, "-o", "x.toml")
-    assert mentions(error_line(ran), *message)
 
 
 def test_a_fitted_profile_is_shown_with_its_table_and_decodes_a_report(folder, run):

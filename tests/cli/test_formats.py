@@ -6,17 +6,12 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from cli_runner import Runner, error_line
+from cli_runner import error_line
 from messages import mentions
 from stageguard.errors import FileFormatError
 from stageguard.synthetic.night import simulate_night
 
 PROFILE = "human-psg-5"
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 @pytest.fixture
@@ -45,21 +40,6 @@ def test_every_command_takes_a_format(run, usleep, tmp_path, command):
         command, *files, "-p", PROFILE, "--format", "usleep-npy", *(["--json"] if command == "stats" else [])
     )
     assert ran.code == 0, ran.err
-
-
-def test_a_night_of_yasa_is_decoded(run, tmp_path):
-    yasa, pd = pytest.importorskip("yasa"), pytest.importorskip("pandas")
-    density = simulate_night(PROFILE, hours=2, seed=1).density
-    names = ["WAKE", "N1", "N2", "N3", "REM"]
-    frame = pd.DataFrame(
-        density.probabilities / density.probabilities.sum(axis=1, keepdims=True), columns=names
-    )
-    own = yasa.Hypnogram([names[i] for i in density.argmax], proba=frame, start="2024-05-01 22:30:00")
-    own.to_json(tmp_path / "night.json")
-    ran = run("decode", tmp_path / "night.json", "-p", PROFILE, "--json")
-    assert ran.lines[0]["n_changed"] > 0
-    decoded = sg.read_hypnogram(tmp_path / "night.hypnogram.tsv")
-    assert decoded.start == own.start.to_pydatetime()
 
 
 @pytest.mark.parametrize("form", ["luna-annot", "nsrr-xml", "yasa-json"])

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import stageguard as sg
-from cli_runner import Runner, error_line, write_night
+from cli_runner import error_line, write_night
 from made_recordings import write_psg
 from messages import mentions
 from stageguard.runner.inputs import Wanted, find_inputs
@@ -18,11 +16,6 @@ from stageguard.synthetic.night import simulate_night
 
 PROFILE = "human-psg-5"
 DENSITIES, SCORED = Wanted("density"), Wanted("hypnogram")
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 @pytest.fixture
@@ -142,27 +135,6 @@ def test_a_file_of_two_names_is_one_night(run, folder):
     assert len(find_inputs([twice], None, DENSITIES).nights) == 2
 
 
-@pytest.mark.parametrize("command", ["decode", "stats", "compare", "convert"])
-def test_what_was_left_out_is_said_for_one_night_and_beside_json(run, folder, command):
-    (folder / "n2.csv").unlink()
-    (folder / "notes.md").write_text("slept well\n")
-    own = {
-        "convert": ("convert", folder, "--to", "text", "-o", folder / "out"),
-        "compare": ("compare", folder / "a", folder),
-    }.get(command, (command, folder, "-p", PROFILE))
-    words = "no hypnograms or probabilities: notes.md"
-    if command == "decode":
-        words = "no probabilities: notes.md"
-    ran = run(*own, *(("-o", folder / "out") if command == "decode" else ()))
-    assert ran.code == 0, ran.err
-    assert words in ran.out
-    ran = run(*own, *(("-o", folder / "out2") if command == "decode" else ()),
-              *(("--overwrite",) if command == "convert" else ()), "--json")  # fmt: skip
-    assert ran.code == 0
-    assert ran.out
-    assert words in ran.err + ran.out
-
-
 def test_recordings_beside_scorings_and_programs_are_no_nights(run, folder):
     write_psg(folder / "psg.edf", stages="")
     (folder / "gen.py").write_text('S=["W","N1","N2","N3","R"]\nprint(S)\n')
@@ -171,36 +143,6 @@ def test_recordings_beside_scorings_and_programs_are_no_nights(run, folder):
     assert names(found) == ["n1.csv", "n2.csv"]
     assert "gen.py, probs.data, psg.edf" in found.notes[0]
     assert names(find_inputs([folder], None, DENSITIES)) == ["n1.csv", "n2.csv"]
-
-
-@pytest.mark.parametrize("command", ["decode", "stats", "report", "convert", "compare"])
-def test_a_pipe_is_refused_and_not_waited_for(run, folder, command):
-    os.mkfifo(folder / "pipe.csv")
-    own = {
-        "convert": ("--to", "text"),
-        "compare": (folder / "a" / "n1.txt", "--consensus", folder / "out.tsv"),
-    }.get(command, ("-p", PROFILE))
-    line = error_line(run(command, folder / "pipe.csv", *own))
-    assert mentions(line, "pipe.csv", "a pipe or")
-
-
-def test_intervals_know_the_start_and_the_probabilities_of_a_list(run, folder):
-    write_psg(folder / "psg.edf")
-    start = sg.read_recording(folder / "psg.edf").start
-    assert isinstance(start, datetime)
-    path = sample_list(folder, "id probabilities edf lights_off", f"n1 n1.csv psg.edf {start:%H:%M:%S}")
-    options = ("--intervals", "--json")
-    (report,) = run("stats", path, "-p", PROFILE, *options).lines
-    assert report["ok"], report
-    assert run("decode", folder / "n1.csv", "-p", PROFILE, "-o", folder / "out").code == 0
-    output = folder / "out" / "n1.hypnogram.tsv"
-    (folder / "moved").mkdir()
-    (folder / "n1.csv").rename(folder / "moved" / "n1.csv")
-    path = sample_list(folder, "id probabilities", "n1 moved/n1.csv")
-    alone = run("stats", output, *options).lines[0]
-    assert mentions(alone["error"], "comes without", "probabilities")
-    (report,) = run("stats", output, "--list", path, *options).lines
-    assert report["ok"], report
 
 
 def test_a_report_finds_the_probabilities_it_is_told(run, folder):

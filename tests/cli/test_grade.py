@@ -104,28 +104,6 @@ def test_a_table_of_nights_is_graded_and_verified(run, tmp_path):
     assert run("verify", "card.json").code == 0
 
 
-def test_one_expert_gives_no_verdict(run, tmp_path):
-    write_cohort(tmp_path, n_nights=26)
-    ran = run("grade", "nights", "--expert", "scored/anna", "-o", "one.html")
-    assert ran.code == 0, ran.err
-    assert mentions(ran.out, "÷ DOD-H")
-    assert "expert-level" not in ran.out
-    grades = json.loads((tmp_path / "one.json").read_text())["grades"]
-    assert {grade["verdict"] for grade in grades.values()} == {None}
-    assert set(grades["tst_minutes"]["about"]) == {"DOD-H", "DOD-O"}
-
-
-def test_a_list_may_name_the_scorings(run, tmp_path):
-    write_cohort(tmp_path)
-    rows = [f"n{k}\tnights/n{k}.txt\tscored/anna/n{k}.txt" for k in range(4)]
-    (tmp_path / "list.tsv").write_text("\n".join(["id\tprobabilities\tscoring", *rows]) + "\n")
-    ran = run("grade", "--list", "list.tsv", "-o", "card.json")
-    assert ran.code == 0, ran.err
-    by_folder = run("grade", "nights", "--expert", "scored/anna", "--json").json
-    assert json.loads((tmp_path / "card.json").read_text())["grades"] == by_folder["grades"]
-    assert run("verify", "card.json").code == 0
-
-
 def write_decoded(run, tmp_path, n_nights=3, hours=2):
     """Outputs of decode, and two experts of each."""
     for scorer in ("anna", "ben"):
@@ -153,16 +131,6 @@ def test_outputs_of_decode_are_graded_by_their_stages(run, tmp_path):
     shutil.rmtree(tmp_path / "probabilities")
     found = run("grade", "decoded", "--expert", "scored", "--json").json
     assert found["grades"] == json.loads((tmp_path / "card.json").read_text())["grades"]
-
-
-def test_probabilities_and_outputs_do_not_share_a_card(run, tmp_path):
-    write_decoded(run, tmp_path)
-    shutil.copy("probabilities/n2.csv", "n9.csv")
-    for scorer in ("anna", "ben"):
-        shutil.copy(f"scored/{scorer}/n2.txt", f"scored/{scorer}/n9.txt")
-    assert mentions(
-        error_line(run("grade", "decoded", "n9.csv", "--expert", "scored", "--stager", "Y")), "profile"
-    )
 
 
 def test_lights_bound_what_is_measured(run, tmp_path):

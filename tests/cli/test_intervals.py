@@ -140,17 +140,3 @@ def test_a_cohort_becomes_one_table_with_a_row_per_night_and_statistic(run, deco
     table.write_text("mine")
     assert mentions(error_line(run("stats", decoded, "--intervals", "-o", table)), "--overwrite")
     assert table.read_text() == "mine"
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ((), "missing option --profile"),
-        (("-p", BASE, "--output", "here.csv"), ".tsv"),
-        (("-p", BASE, "--sleeps"), "--intervals takes none"),
-    ],
-)
-def test_wrong_usage_exits_2(run, night, options, words):
-    ran = run("stats", night, "--intervals", *options)
-    assert ran.code == 2
-    assert words in " ".join(ran.err.split())

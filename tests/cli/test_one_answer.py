@@ -4,16 +4,10 @@ import json
 import re
 
 import numpy as np
-import pytest
 
-from cli_runner import Runner, write_night
+from cli_runner import write_night
 
 W, N, R = [0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 def write_rows(path, rows):

@@ -8,15 +8,10 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from cli_runner import Runner, error_line
+from cli_runner import error_line
 from messages import mentions
 
 PROFILE = "human-psg-3"
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 @pytest.fixture

@@ -8,15 +8,10 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from cli_runner import Runner, error_line, write_night
+from cli_runner import error_line, write_night
 from messages import mentions
 
 PROFILE = "human-psg-3"
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 @pytest.fixture
@@ -110,17 +105,3 @@ def test_a_bad_file_is_a_failure_and_the_others_go_on(run, night, tmp_path):
         "night.posterior.csv",
         "other.posterior.csv",
     }
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--pins", "1=W", "x.csv"), ("--quality", "--pins")),
-        (("--draws", "0"), ("--draws",)),
-        (("--draws", "999999999999"), ("--draws",)),
-    ],
-)
-def test_wrong_usage_exits_2(run, night, options, words):
-    ran = run("decode", "--posterior", night, "-p", PROFILE, *options)
-    assert ran.code == 2
-    assert mentions(" ".join(ran.err.split()), *words)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import stageguard as sg
-from cli_runner import Runner, write_night
+from cli_runner import write_night
 from messages import mentions, naming
 from stageguard.cli import render
 from stageguard.errors import OutputError
@@ -22,11 +22,6 @@ from stageguard.runner.pool import run_all
 from stageguard.runner.stopping import Stopped, stoppable
 
 PROFILE = "human-psg-5"
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 @pytest.fixture

@@ -8,18 +8,13 @@ import pytest
 
 import nights
 import stageguard as sg
-from cli_runner import Runner, error_line, write_night
+from cli_runner import error_line, write_night
 from messages import mentions
 from stageguard.cli.nights import ReadOptions, read_expert
 from stageguard.report.night import night_report
 
 PROFILE = "human-psg-5"
 NOTES = ("the file does not say how long an epoch is: 30 s assumed",)  # of what write_night writes
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 @pytest.fixture

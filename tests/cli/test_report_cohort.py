@@ -9,15 +9,10 @@ import shutil
 import pytest
 
 import pages
-from cli_runner import Runner, error_line, write_night
+from cli_runner import error_line, write_night
 from messages import mentions
 
 PROFILE = "human-psg-5"
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 @pytest.fixture(scope="module")
@@ -160,28 +155,6 @@ def test_what_is_no_cohort_is_one_line(run, out, tmp_path):
     line = error_line(run("report", out, "-o", page, "--by", tmp_path / "one.tsv"))
     assert mentions(line, "'a'", "groups")
     assert not page.exists()
-
-
-@pytest.mark.parametrize(
-    ("more", "line"),
-    [
-        (["--pins", "5=R"], ("decoding",)),
-        (["--input", "x.csv"], ("--input", "hypnogram.tsv")),
-        (["--expert", "out/n1.hypnogram.tsv"], ("--expert", "scoring")),
-    ],
-)
-def test_what_belongs_to_one_night_is_refused(run, out, tmp_path, monkeypatch, more, line):
-    monkeypatch.chdir(tmp_path)
-    ran = run("report", "out", *more)
-    assert ran.code == 2
-    assert mentions(ran.err, *line)
-
-
-def test_what_belongs_to_a_cohort_is_refused_of_one_night(run, tmp_path):
-    night = write_night(tmp_path / "n.csv")
-    ran = run("report", night, "-p", PROFILE, "--jobs", "2")
-    assert ran.code == 2
-    assert mentions(ran.err, "--jobs", "n.csv")
 
 
 def test_no_input_is_written_over(run, out):

@@ -6,15 +6,10 @@ import hashlib
 
 import pytest
 
-from cli_runner import Runner, error_line
+from cli_runner import error_line
 from messages import mentions
 from stageguard.signals.modalities import MODALITIES
 from stageguard.synthetic.cohort import WRITTEN
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 def digests(folder):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from cli_runner import Runner, error_line
+from cli_runner import error_line
 from recording_files import Channel, sleep_edf_night, write_edf
 from stageguard.profile.stagers import KNOWN_STAGERS
 from stageguard.review.opening import ReviewRequest
@@ -21,11 +21,6 @@ from stageguard.staging import Stager
 pytestmark = pytest.mark.filterwarnings("ignore::stageguard.StageGuardWarning")  # many changes
 RATE = 100.0
 N_EPOCHS = 40
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 def noise(seed=0, rate=RATE, seconds=N_EPOCHS * 30.0):

@@ -14,7 +14,7 @@ import pytest
 
 import nights
 import stageguard as sg
-from cli_runner import Runner, error_line, write_night
+from cli_runner import error_line, write_night
 from messages import mentions
 from stageguard.formats.outputs import write_decoding
 from stageguard.measures.samples import METHOD_OF_GROUPS
@@ -22,11 +22,6 @@ from stageguard.measures.statistics import sleep_statistics
 from stageguard.synthetic.night import simulate_night
 
 PROFILE = "human-psg-5"
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 @pytest.fixture(scope="module")
@@ -130,15 +125,6 @@ def test_probabilities_have_an_after_only_with_a_profile(run, cohort):
     for scoring in ("before", "after", "delta"):
         assert decoded[scoring] == pytest.approx(written[scoring], nan_ok=True)
     assert bare["before"]["tst_minutes"] == written["before"]["tst_minutes"]
-
-
-def test_outputs_of_decode_are_measured_like_their_probabilities(run, cohort, tmp_path):
-    run("decode", cohort / "n0.csv", cohort / "n1.csv", "-p", PROFILE, "-o", tmp_path)
-    written = run("stats", tmp_path / "n0.hypnogram.tsv", "--json").nights[0]
-    decoded = run("stats", cohort / "n0.csv", "-p", PROFILE, "--json").nights[0]
-    for scoring in ("before", "after"):
-        assert written[scoring] == pytest.approx(decoded[scoring], nan_ok=True)
-    assert written["steered"] == decoded["steered"] == ["fragmentation"]
 
 
 def test_what_a_rule_steered_is_marked_in_every_table(run, cohort, tmp_path):
@@ -372,15 +358,6 @@ def test_nothing_is_overwritten_unasked(run, cohort):
     assert (cohort / "all-groups.json").read_text() != "mine"
 
 
-def test_experts_that_are_not_there_are_one_line(run, cohort):
-    line = error_line(run("stats", *decoded_files(cohort), "--expert", cohort / "gone"))
-    assert mentions(line, "gone", "directory")
-    (cohort / "experts" / "n0.txt").write_text("W\nX\n")
-    ran = run("stats", *decoded_files(cohort), "--expert", cohort / "experts")
-    assert ran.code == 3
-    assert mentions(" ".join(ran.err.split()), "n0.txt", 2, "'X'")
-
-
 def test_wrong_usage_exits_2(run, cohort):
     files = decoded_files(cohort)
     wrong = {
@@ -480,10 +457,3 @@ def test_nights_unlike_expert_scoring_are_named(run, tmp_path):
     ran = run("stats", tmp_path, "-p", "human-psg-5")
     assert "0 of 2 nights look like expert scoring." in ran.out
     assert "2 nights do not: calm, wild" in ran.out
-
-
-def test_uncommon_transitions_are_counted(run, tmp_path):
-    bouts = [("N2", 15), ("W", 9), ("R", 15), ("W", 9), ("N3", 15), ("W", 2), ("R", 15)]
-    (tmp_path / "night.txt").write_text("".join(f"{stage}\n" * n for stage, n in bouts))
-    ran = run("stats", tmp_path / "night.txt", "-p", "human-psg-5")
-    assert "Uncommon transitions: W->R 2, W->N3 1" in ran.out

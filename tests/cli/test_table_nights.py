@@ -8,17 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import stageguard as sg
-from cli_runner import Runner, error_line
+from cli_runner import error_line
 from messages import mentions
 from stageguard.synthetic.night import simulate_night
 
 PROFILE = "human-psg-5"
 STAGES = ("W", "N1", "N2", "N3", "R")
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 @pytest.fixture(scope="module")
@@ -173,28 +168,3 @@ def test_a_profile_is_fitted_to_tables_as_to_files(run, tmp_path, scored):
     assert fitted[0].transitions == fitted[1].transitions
     assert fitted[0].calibration == fitted[1].calibration
     assert fitted[0].provenance["reason"] == fitted[1].provenance["reason"]
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda text: text.replace("n1,", ",", 1), ("has no id",)),
-        (lambda text: text.replace("id,W,N1,N2,N3,R", "id,a,b,c,d,e"), ("stage",)),
-        (lambda text: text.replace("n1,", "n1 ,", 1), ("'n1 '",)),
-        (lambda text: text + text.splitlines()[1] + "\n", ("begins again",)),
-    ],
-)
-@pytest.mark.parametrize("verb", ["stats", "compare", "fit"])
-def test_a_wrong_table_is_one_line_and_writes_nothing(run, tmp_path, scored, verb, change, words):
-    path, experts, _ = scored
-    wrong = tmp_path / "wrong.csv"
-    wrong.write_text(change(path.read_text()))
-    if verb == "fit":
-        ran = fit(run, wrong, experts, tmp_path / "lab.toml")
-    elif verb == "compare":
-        ran = run("compare", wrong, experts)
-    else:
-        ran = run(verb, wrong, "-p", PROFILE)
-    assert ran.code == 1, ran.out
-    assert mentions(ran.err, *words)
-    assert not (tmp_path / "lab.toml").exists()

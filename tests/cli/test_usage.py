@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
-from pathlib import Path
 
 import click
 import pytest
@@ -12,95 +10,6 @@ from click.testing import CliRunner
 
 from cli_runner import Runner, all_commands, examples_of
 from stageguard.cli.app import WENT, stageguard
-from stageguard.cli.command import MORE, command, option, packed
-from stageguard.cli.options import PATH, Number, NumberOrWord
-
-SEEN: list[dict[str, object]] = []
-
-
-@dataclass(frozen=True)
-class Lights:
-    lights_off: str | None = None
-    dim: bool = False
-
-
-@command
-@click.argument("source", type=PATH, help="Where from.")
-@click.argument("files", nargs=-1, type=PATH, help="More.")
-@option("--profile", "-p", metavar="NAME", required=True, help="Which one.")
-@option("--jobs", metavar="N", type=click.IntRange(0, 9), default=1, help="At a time.")
-@option("--weight", type=Number(min=-10, max=10), help="Weight.")
-@option("--strength", type=NumberOrWord("off", min=0, max=10), help="Strength.")
-@option("--pins", metavar="K=V", multiple=True, help="Some.")
-@packed(
-    "lights",
-    Lights,
-    option("--lights-off", metavar="TIME", heading=MORE, help="Off."),
-    option("--dim", is_flag=True, heading=MORE, help="Dim."),
-)
-def work(**values: object) -> None:
-    """Work on it.
-
-    And say
-    so.
-
-    Examples
-    --------
-    stageguard work a.csv -p b
-    """
-    SEEN.append(values)
-
-
-def values_of(words):
-    SEEN.clear()
-    work.main(words, prog_name="stageguard work", standalone_mode=False)
-    (seen,) = SEEN
-    return seen
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("a -p x", {"source": Path("a"), "profile": "x", "files": (), "jobs": 1, "pins": ()}),
-        ("-px a b c", {"profile": "x", "files": (Path("b"), Path("c"))}),
-        ("a -p x --weight -3.5 --jobs=2", {"weight": -3.5, "jobs": 2}),
-        ("a -p x --strength off", {"strength": "off"}),
-        ("a -p x --strength 2", {"strength": 2.0}),
-        ("a -p x --pins 1=R --pins 2=W", {"pins": ("1=R", "2=W")}),
-        ("-p x -- -a --jobs", {"source": Path("-a"), "files": (Path("--jobs"),)}),
-        ("a -p x -", {"files": (Path("-"),)}),
-        ("a -p -3", {"profile": "-3"}),
-        ("a -p x --lights-off 22:30", {"lights": Lights("22:30", False)}),
-        ("a -p x --dim", {"lights": Lights(None, True)}),
-    ],
-)
-def test_words_become_values(line, expected):
-    seen = values_of(shlex.split(line))
-    assert {name: seen[name] for name in expected} == expected
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "",
-        "a",
-        "a -p",
-        "a --profile --dim",  # not a profile of that name
-        "a -p x --pins --dim",
-        "a -p x --job 2",
-        "a -p x -q",
-        "a -p x --jobs two",
-        "a -p x --jobs 10",
-        "a -p x --weight nan",
-        "a -p x --strength on",
-        "a -p x --strength 11",
-        "a -p x --dim=yes",
-        "'' -p x",  # as from an unset variable
-    ],
-)
-def test_what_cannot_be_meant_is_refused(line):
-    with pytest.raises(click.UsageError):
-        values_of(shlex.split(line))
 
 
 @pytest.mark.parametrize("path", all_commands())

@@ -9,17 +9,12 @@ import sys
 
 import pytest
 
-from cli_runner import Runner, error_line, write_night
+from cli_runner import error_line, write_night
 from messages import mentions
 from stageguard.cli.terminal import Console
 from stageguard.files import read_cell, write_cell
 
 PROFILE = "human-psg-5"
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 @pytest.fixture

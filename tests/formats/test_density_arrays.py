@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import stageguard as sg
-from messages import mentions
+from messages import mentions, message
 from stageguard.errors import FileFormatError, InputError
 from stageguard.formats.night import FileOptions
 from stageguard.formats.read import read_density_file, read_density_object
@@ -22,11 +23,7 @@ def notes_of(source: object, **options: object) -> tuple[str, ...]:
     return read_density_object(source, FileOptions(epoch_seconds=30, **options)).notes  # type: ignore[arg-type]
 
 
-def refused(source: object, **options: object) -> str:
-    with pytest.raises(InputError) as caught:
-        sg.read_density(source, **options)  # type: ignore[arg-type]
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+refused = partial(message, InputError, sg.read_density)
 
 
 @pytest.mark.proves("object:numpy")

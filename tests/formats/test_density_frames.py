@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 import pytest
 
 import stageguard as sg
-from messages import each_mentions, mentions
+from messages import each_mentions, mentions, message
 from stageguard.errors import InputError
 from stageguard.formats.night import FileOptions
 from stageguard.formats.read import read_density_object
@@ -20,11 +21,7 @@ P = np.random.default_rng(2).dirichlet(np.ones(5), 12)
 EXPECTED = P[:, [2, 4, 3, 1, 0]]
 
 
-def refused(source: object, **options: object) -> str:
-    with pytest.raises(InputError) as caught:
-        sg.read_density(source, **options)  # type: ignore[arg-type]
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+refused = partial(message, InputError, sg.read_density)
 
 
 def frame(**more: object):

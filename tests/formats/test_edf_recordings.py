@@ -5,25 +5,21 @@ from __future__ import annotations
 import pickle
 import tracemalloc
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from messages import each_mentions, mentions
+from messages import each_mentions, mentions, message
 from recording_files import START, Channel, channel, write_edf
 from stageguard.errors import FileFormatError, InputError
 from stageguard.formats.recordings import edf
 from stageguard.formats.recordings.edf import read_edf_recording
 from stageguard.formats.recordings.raw import crop
 
-
-def complaint(path):
-    with pytest.raises(FileFormatError) as error:
-        read_edf_recording(path)
-    assert "\n" not in str(error.value)
-    return str(error.value)
+complaint = partial(message, FileFormatError, read_edf_recording)
 
 
 def patched(path, place, text):

@@ -4,6 +4,7 @@ where probabilities are expected."""
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 import stageguard as sg
 from cli_runner import Runner, error_line
-from messages import mentions
+from messages import mentions, message
 from stageguard.errors import StageGuardError
 
 NAMES = ("W", "N1", "N2", "N3", "R")
@@ -25,11 +26,7 @@ PROFILE = "human-psg-5"
 PLAIN = {"strength": "off"}  # random nights would be changed a lot
 
 
-def refused(call, *arguments, **options):
-    with pytest.raises(StageGuardError) as caught:
-        call(*arguments, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+refused = partial(message, StageGuardError)
 
 
 # Hypnograms

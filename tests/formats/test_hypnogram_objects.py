@@ -5,23 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 import pytest
 
 import nights
 import stageguard as sg
-from messages import mentions, naming
+from messages import mentions, message, naming
 from stage_files import CODES, NIGHT
 from stageguard.errors import FileFormatError, InputError
 from stageguard.synthetic.night import simulate_night
 
-
-def complaint(source, **options):
-    with pytest.raises((FileFormatError, InputError)) as error:
-        sg.read_hypnogram(source, **options)
-    assert "\n" not in str(error.value)
-    return str(error.value)
+complaint = partial(message, (FileFormatError, InputError), sg.read_hypnogram)
 
 
 def test_names_in_any_sequence():

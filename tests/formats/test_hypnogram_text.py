@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
 
 import stageguard as sg
-from messages import mentions
+from messages import mentions, message
 from stage_files import CODES, NIGHT, lines, write
 from stageguard.errors import FileFormatError
 from stageguard.formats.read import is_hypnogram
@@ -18,11 +19,7 @@ SLEEPECG = {"W": 5, "R": 4, "N1": 3, "N2": 2, "N3": 1, "?": 0}
 NUMBERS = [("yasa", CODES), ("rk", RK), ("usleep", CODES | {"?": 5}), ("sleepecg", SLEEPECG)]
 
 
-def complaint(path, **options):
-    with pytest.raises(FileFormatError) as error:
-        sg.read_hypnogram(path, **options)
-    assert "\n" not in str(error.value)
-    return str(error.value)
+complaint = partial(message, FileFormatError, sg.read_hypnogram)
 
 
 @pytest.mark.proves("numbers-yasa", "numbers-rk", "numbers-usleep", "numbers-sleepecg", "numbers-accusleep")

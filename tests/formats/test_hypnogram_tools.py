@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 import pytest
 
 import stageguard as sg
 from cli_runner import Runner, error_line
-from messages import mentions, naming
+from messages import mentions, message, naming
 from stage_files import (
     CODES,
     FILES,
@@ -26,12 +27,7 @@ from stageguard.formats.night import FileOptions
 from stageguard.formats.read import is_hypnogram, read_hypnogram_file
 from stageguard.formats.registry import detect
 
-
-def complaint(path, **options):
-    with pytest.raises(FileFormatError) as error:
-        sg.read_hypnogram(path, **options)
-    assert "\n" not in str(error.value)
-    return str(error.value)
+complaint = partial(message, FileFormatError, sg.read_hypnogram)
 
 
 ASKED = ("dreem-json",)  # a bare list of numbers is read only where its format is named

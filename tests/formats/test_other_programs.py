@@ -1,10 +1,12 @@
 """Tables, indexes and stage changes that other programs write and that once were read wrongly."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import stageguard as sg
-from messages import mentions
+from messages import mentions, message
 from stageguard.errors import FileFormatError, InputError
 
 FIVE = ["W", "N1", "N2", "N3", "R"]
@@ -18,10 +20,7 @@ def write(folder, name, text):
     return path
 
 
-def refusal(read, *arguments, **options):
-    with pytest.raises((FileFormatError, InputError)) as caught:
-        read(*arguments, **options)
-    return str(caught.value)
+refusal = partial(message, (FileFormatError, InputError))
 
 
 def table(rows=P, **columns):

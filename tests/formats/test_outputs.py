@@ -15,7 +15,6 @@ import pytest
 import stageguard as sg
 from messages import mentions, naming
 from stageguard.errors import FileFormatError, OutputError, OutputExistsError
-from stageguard.files import write_together
 from stageguard.formats.outputs import read_hypnogram_tsv, read_sidecar, write_decoding
 from stageguard.report.words import done_words
 from stageguard.synthetic.night import simulate_night
@@ -245,21 +244,5 @@ def test_unwritable_places_are_one_line(tmp_path, decoding):
         write_decoding(decoding, tmp_path / "night", overwrite=True)
 
 
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_without_permission_is_one_line(tmp_path):
-    folder = tmp_path / "locked"
-    folder.mkdir(mode=0o500)
-    with pytest.raises(OutputError, match=naming("Choose a folder", "write")):
-        write_together({folder / "a": "x"})
-
-
 def test_missing_folders_are_made(tmp_path, decoding):
     assert write_decoding(decoding, tmp_path / "a" / "b" / "night").tsv.is_file()
-
-
-def test_a_link_stays_a_link(tmp_path):
-    (tmp_path / "real").write_text("old")
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    write_together({tmp_path / "link": "new"}, overwrite=True)
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "real").read_text() == "new"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import collections
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 import pytest
 
 import stageguard as sg
-from messages import each_mentions, mentions, naming
+from messages import each_mentions, mentions, message, naming
 from recording_files import (
     START,
     channel,
@@ -29,11 +30,7 @@ from stageguard.formats.tools.edf_annotations import lights, read_edf_annotation
 NIGHT = ["W", "W", "N1", "N2", "N2", "N3", "N3", "N2", "R", "R", "W"]
 
 
-def complaint(path, **options):
-    with pytest.raises(FileFormatError) as error:
-        sg.read_hypnogram(path, **options)
-    assert "\n" not in str(error.value)
-    return str(error.value)
+complaint = partial(message, FileFormatError, sg.read_hypnogram)
 
 
 def xml(tmp_path, text, name="night.xml", encoding="utf-8"):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import stageguard as sg
-from messages import mentions
+from messages import mentions, message
 from stageguard.errors import FileFormatError, StageGuardError
 from stageguard.formats.cohort import open_cohort
 from stageguard.formats.night import FileOptions
@@ -18,11 +20,7 @@ STAGES = np.array(NAMES)[P.argmax(axis=1)]
 ROWS = [",".join(f"{value:.6f}" for value in row) for row in P.tolist()]
 
 
-def refused(read, source, **options):
-    with pytest.raises(StageGuardError) as caught:
-        read(source, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+refused = partial(message, StageGuardError)
 
 
 def saved(folder, lines, name="night.csv"):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 import pytest
 
 import stageguard as sg
-from messages import mentions
+from messages import mentions, message
 from recording_files import pack_212, slpdb_record, write_wfdb_annotations
 from stageguard.errors import FileFormatError
 from stageguard.formats.recordings.wfdb import (
@@ -30,11 +31,7 @@ def record(tmp_path, header=HEADER, n_bytes=200):
     return digital.reshape(-1, 2)
 
 
-def complaint(function, *arguments):
-    with pytest.raises(FileFormatError) as error:
-        function(*arguments)
-    assert "\n" not in str(error.value)
-    return str(error.value)
+complaint = partial(message, FileFormatError)
 
 
 def test_a_record_in_standard_units(tmp_path):

@@ -371,32 +371,6 @@ def test_stages_can_be_merged_and_epochs_changed_on_the_way(tmp_path):
     assert sg.read_hypnogram(halved.path, epoch_seconds=60).stages.tolist() == ["W", "N2", "R"]
 
 
-LOGITS = np.log([[0.6, 0.3, 0.1], [0.2, 0.2, 0.6], [0.1, 0.8, 0.1], [0.3, 0.4, 0.3]]) + 5.0
-
-
-def test_objects_in_memory_are_read_as_the_caller_says(tmp_path):
-    stages = ["W", "N", "R"]
-    sg.convert(LOGITS - 10.0, tmp_path / "n.npz", stages=stages, logits=True)
-    assert sg.read_density(tmp_path / "n.npz").probabilities[0] == pytest.approx([0.6, 0.3, 0.1])
-    written = sg.convert(LOGITS - 5.0, tmp_path / "p.npz", stages=stages, log=True, pool_to_seconds=60)
-    assert sg.read_density(written.path).probabilities[0] == pytest.approx([0.4, 0.25, 0.35])
-    own = sg.StageScheme.custom(("quiet", "active"))
-    sg.convert({"active": [0.1, 0.7], "quiet": [0.9, 0.3]}, tmp_path / "c.npz", scheme=own)
-    assert sg.read_density(tmp_path / "c.npz").scheme.names == ("quiet", "active")
-    given = sg.read_density(LOGITS, stages=stages, logits=True)
-    sg.convert(given, tmp_path / "d.npz", pool_to_seconds=60)
-    assert sg.read_density(tmp_path / "d.npz").n_epochs == 2
-
-
-def test_numbers_ask_whose_they_are_before_they_are_converted(tmp_path):
-    source = tmp_path / "a.txt"
-    source.write_text("\n".join(map(str, [0, 2, 3, 4, 4, 4, 2, 0])))
-    with pytest.raises(FileFormatError, match="Name the right one"):
-        sg.convert(source, tmp_path / "a.annot")
-    written = sg.convert(source, tmp_path / "a.annot", format="numbers-rk")
-    assert "".join(sg.read_hypnogram(written.path).stages) == "WN2N3N3N3N3N2W"
-
-
 # ---- names and places
 
 
@@ -473,11 +447,3 @@ def test_a_file_that_was_read_is_never_written_over(tmp_path):
         with pytest.raises(OutputError, match=naming("same file")):
             write()
     assert source.read_bytes() == before
-
-
-def test_places_that_cannot_be_written_to(tmp_path):
-    (tmp_path / "file").write_text("x")
-    (tmp_path / "folder.json").mkdir()
-    for place in (tmp_path / "file" / "n.json", tmp_path / "folder.json", Path("/proc/n.json")):
-        with pytest.raises(OutputError, match=r"cannot write|is a folder"):
-            night().save(place)

@@ -197,15 +197,11 @@ def test_a_cohort_can_switch_it_off_and_hears_so():
 @pytest.mark.parametrize(
     ("clock", "pattern"),
     [
-        ({}, "'curves' is missing in clock"),
         ({"curves": {}}, "clock.curves has a length of 0"),
         ({"curves": {"REM": [0.0, 1.0]}}, "unknown key 'REM' in clock.curves"),
         ({"curves": {"W": [0.0, 1.0], "R": [0.0, 1.0, 2.0]}}, "have 2 and 3 values"),
         ({"curves": {"R": [0.0]}}, "clock.curves.R has a length of 1"),
         ({"curves": {"R": [0.0, math.nan]}}, r"clock.curves.R\[1\]"),
-        ({"curves": {"R": [0.0, 1.0]}, "weight": -1}, "clock.weight"),
-        ({"curves": {"R": [0.0, 1.0]}, "step": 5}, "'step'.*clock"),
-        ({"curves": {"R": [0.0, 1.0]}, "bout_nats": 100.0}, "unknown key 'bout_nats' in clock"),
     ],
 )
 def test_what_is_no_clock_is_refused(clock, pattern):

@@ -43,15 +43,3 @@ def test_at_its_own_strength_a_night_is_decoded_as_before(name):
             assert str(held.strength) == str(fresh.strength)
             n_compared += 1
     assert n_compared > 6
-
-
-def test_pins_that_contradict_each_other_are_named_as_in_decode():
-    profile = sg.Profile.load("kdd2026-bioradar")
-    density, _ = next(nights_of(profile, np.random.default_rng(1)))
-    pins = {10: 0, 11: 1, 12: 0}
-    with pytest.raises(PinError) as fresh:
-        decode(density, profile, pins=pins)
-    alone = decode(density, profile)
-    with pytest.raises(PinError) as held:
-        decode_held(density, profile, GuardOptions(pins=pins), alone)
-    assert held.value.pins == fresh.value.pins

@@ -15,8 +15,6 @@ from messages import mentions
 from stageguard.errors import InputError, StageGuardWarning
 from stageguard.guard.night import LABELS_ALONE
 from stageguard.report.words import done_words
-from stageguard.review.opening import ReviewRequest, open_night
-from stageguard.review.review import ReviewSession
 
 PROFILES = ("human-psg-5", "human-psg-3", "mouse-eeg-emg-3")
 
@@ -70,26 +68,6 @@ def test_the_guard_off_leaves_labels_as_they_are(seed):
     labels = stages_of(seed, 200, 5)
     result = sg.decode(sg.Hypnogram(labels, "aasm5", 30), "human-psg-5", strength="off")
     assert result.hypnogram.labels[labels >= 0].tolist() == labels[labels >= 0].tolist()
-
-
-def test_intervals_and_review_rest_on_confusions_and_say_so(tmp_path, capsys):
-    night = sg.Hypnogram(sg.simulate_night("human-psg-5", hours=3, seed=8).density.argmax, "aasm5", 30)
-    result = quiet(sg.decode, night, "human-psg-5")
-    drawn = quiet(sg.intervals, result, method="model", n=50)
-    same = quiet(sg.intervals, quiet(sg.decode, result.density, "human-psg-5"), method="model", n=50)
-    assert {name: (one.low, one.high) for name, one in drawn.items()} == {
-        name: (one.low, one.high) for name, one in same.items()
-    }
-    path = tmp_path / "labels.txt"
-    path.write_text("\n".join(night.stages) + "\n")
-    ran = Runner(capsys)("stats", "--intervals", path, "-p", "human-psg-5")
-    assert ran.code == 0 and LABELS_ALONE["typical"] in ran.out
-    opened = open_night(ReviewRequest(path, sg.Profile.load("human-psg-5")))
-    assert opened.density.from_labels == "typical"
-    np.testing.assert_array_equal(opened.density.probabilities, result.density.probabilities)
-    session = ReviewSession([ReviewRequest(path, sg.Profile.load("human-psg-5"))], "anna")
-    assert LABELS_ALONE["typical"] in session.review(0).now.result.decoding.assumed
-    session.close()
 
 
 def test_finer_stages_are_merged_first():

@@ -6,13 +6,12 @@ from functools import partial
 import numpy as np
 import pytest
 from test_decode_exact import COMBINATIONS, random_case
-from test_posterior import both
 from test_sample import KINDS, assert_drawn_in_proportion
 
 import oracle
 import stageguard as sg
 from nights import decode, plain, random_probabilities
-from stageguard.errors import InputError, ProfileError, StageGuardError
+from stageguard.errors import InputError, StageGuardError
 from stageguard.guard import kernels
 from stageguard.guard.posterior import (
     N_FIXED,
@@ -147,24 +146,6 @@ def test_offsets_have_the_spread_of_the_profile():
     np.testing.assert_allclose(np.log(weights / 0.5).std(), 0.4, rtol=0.02)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "free"])
-@pytest.mark.parametrize("seed", range(3))
-def test_kernels_draw_the_same_nights(kind, seed):
-    probabilities = random_probabilities(np.random.default_rng([74, seed]), 50, 3, sharpness=2)
-    if seed:
-        probabilities[10:14] = np.nan
-        probabilities[20:35] = np.nan
-    options = {"pins": {40: "R"}} if seed == 2 else {}
-    profile = sg.Profile.from_dict(with_rules(plain(3, **KINDS[kind])))
-    nights = both(lambda: sg.sample(probabilities, profile, n=40, seed=seed, **options))
-    assert np.array_equal(*nights)
-    assert len(np.unique(nights[0], axis=0)) > 20
-    if seed:
-        assert np.flatnonzero((nights[0] == -1).any(axis=0)).tolist() == list(range(20, 35))
-    compiled, reference = both(lambda: sg.posterior(probabilities, profile, **options))
-    np.testing.assert_allclose(compiled.probabilities, reference.probabilities, atol=1e-9)
-
-
 @pytest.mark.parametrize("kind", ["minimum", "lengths"])
 def test_draws_depend_on_the_seed_alone(backend, kind, monkeypatch):
     profile = sg.Profile.from_dict(with_rules(plain(3, **KINDS[kind])))
@@ -222,21 +203,3 @@ def test_offsets_do_not_count_where_the_stager_does_not(backend):
     assert np.array_equal(*lost_draws)
     seen = [sg.sample(night, each, n=20) for each in profiles]
     assert not np.array_equal(*seen)
-
-
-@pytest.mark.parametrize(
-    ("changes", "key"),
-    [
-        ({"stage_sd": {"W": 1.0}}, "posterior.stage_sd"),
-        ({"stage_sd": {"W": 1.0, "N": -1.0, "R": 0.0}}, "posterior.stage_sd.N"),
-        ({"weight": 0.0}, "posterior.weight"),
-        ({"floor": 0.9}, "posterior.floor"),
-        ({"presleep_stay": 1.0}, "posterior.presleep_stay"),
-        ({"coverage": {"bad": {}}}, "posterior.coverage"),
-        ({"coverage": {"good": {"tst_minutes": 1.5}}}, "posterior.coverage.good.tst_minutes"),
-    ],
-)
-def test_wrong_rules_are_refused_by_their_key(changes, key):
-    with pytest.raises(ProfileError) as error:
-        sg.Profile.from_dict(with_rules(plain(3), **changes))
-    assert key in str(error.value)

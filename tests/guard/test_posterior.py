@@ -1,7 +1,5 @@
 """The posterior: against every path written out, against hmmlearn, and where products of numbers give out."""
 
-import pickle
-
 import numpy as np
 import pytest
 from test_decode_exact import COMBINATIONS, random_case
@@ -271,17 +269,6 @@ def test_a_density_keeps_its_names_and_times(backend):
     assert (found.scheme, found.start, found.source) == (profile.scheme, night.start, night.source)
     assert mentions(found.assumed, "W, N1, N2, N3, R", "merged", "W, N, R")
     assert decode(found, profile).hypnogram.n_epochs == 60  # what comes out can go in again
-
-
-def test_posteriors_are_compared_and_pickled_by_content(backend):
-    night = random_probabilities(np.random.default_rng(10), 20, 3)
-    profile = sg.Profile.from_dict(plain(3))
-    one, same = sg.posterior(night, profile), sg.posterior(night, profile)
-    other = sg.posterior(night, profile, pins={4: "R"})
-    assert one == same == pickle.loads(pickle.dumps(one))
-    assert hash(one) == hash(same)
-    assert one != other
-    assert one != sg.Hypnodensity(one.probabilities, one.scheme, one.epoch_seconds)
 
 
 def test_a_switch_too_costly_for_a_double_is_still_a_way(backend):

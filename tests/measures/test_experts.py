@@ -135,28 +135,25 @@ def test_several_nights_are_averaged_scorer_by_scorer():
     assert whole.soft_agreement == pytest.approx(np.mean([one.soft_agreement for one in single]))
 
 
-def test_what_cannot_be_merged_is_refused():
+TWO, UNEQUAL = [scoring("WN")] * 2, [scoring("WN"), scoring("WNRR")]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: sg.consensus(TWO[:1]), "expected two or more scorings of one night"),
+        (lambda: sg.consensus(UNEQUAL), "the expert scored up to epoch 4 and the night has 2"),
+        (lambda: sg.consensus(TWO, "mean"), "method is 'mean', expected 'soft-agreement' or 'majority'"),
+        (lambda: sg.among_experts(TWO[:1], TWO[0]), "got 1 expert, expected two or more"),
+        (lambda: sg.among_experts([TWO], TWO), "expected a list"),
+        (lambda: sg.among_experts([TWO, UNEQUAL], TWO), "^night 1: "),
+        (lambda: sg.among_experts([TWO, [TWO[0]] * 3], TWO), "nights have 2 to 3 experts"),
+    ],
+)
+def test_what_cannot_be_merged_is_refused(call, words):
     with pytest.raises(InputError) as error:
-        sg.consensus([scoring("WN")])
-    refusal(error, "expected two or more scorings of one night")
-    with pytest.raises(InputError) as error:
-        sg.consensus([scoring("WN"), scoring("WNRR")])
-    refusal(error, "the expert scored up to epoch 4 and the night has 2")
-    with pytest.raises(InputError) as error:
-        sg.consensus([scoring("WN"), scoring("WN")], "mean")
-    refusal(error, "method is 'mean', expected 'soft-agreement' or 'majority'")
-    with pytest.raises(InputError) as error:
-        sg.among_experts([scoring("WN")], scoring("WN"))
-    refusal(error, "got 1 expert, expected two or more")
-    with pytest.raises(InputError) as error:
-        sg.among_experts([[scoring("WN")] * 2], [scoring("WN")] * 2)
-    refusal(error, "expected a list")
-    with pytest.raises(InputError) as error:
-        sg.among_experts([[scoring("WN")] * 2, [scoring("WN"), scoring("WNRR")]], [scoring("WN")] * 2)
-    refusal(error, "^night 1: ")
-    with pytest.raises(InputError) as error:
-        sg.among_experts([[scoring("WN")] * 2, [scoring("WN")] * 3], [scoring("WN")] * 2)
-    refusal(error, "nights have 2 to 3 experts")
+        call()
+    refusal(error, words)
 
 
 def test_a_stager_without_kappa_has_no_place_but_a_reason():

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from cli_runner import Runner
 from messages import naming
 from stageguard.errors import InputError, StageGuardWarning
 from stageguard.formats import registry
@@ -60,11 +59,6 @@ def timed(night: sg.Hypnogram) -> dict[float, str]:
 def rows_of(path, delimiter: str) -> list[dict[str, str]]:
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file, delimiter=delimiter))
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 # ---- the field

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -272,11 +271,3 @@ def test_the_spectrogram_has_the_published_shape_and_finds_a_sine():
 
 
 # ---- the page ------------------------------------------------------------------------------------
-
-
-def test_examples_of_the_page_run():
-    section = PAGE.read_text("utf-8").partition("## Backbones")[2]
-    example = re.findall(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)[0]
-    names = {"torch": torch}
-    exec(compile(example, PAGE.name, "exec"), names)
-    assert names["net"].training_length is None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from cli_runner import Ran, Runner, error_line
+from cli_runner import Ran, error_line
 from feature_nights import cohort, feature_table, write_csv
 from messages import mentions
 from stageguard.formats.read import read_density
@@ -36,11 +36,6 @@ device = "cpu"
 @pytest.fixture(scope="module", autouse=True)
 def commands():
     torch.set_num_threads(1)
-
-
-@pytest.fixture
-def run(capsys) -> Runner:
-    return Runner(capsys)
 
 
 @pytest.fixture(scope="module")

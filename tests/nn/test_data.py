@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from feature_nights import NAMES, cohort, feature_table, write_csv
-from messages import mentions
+from messages import mentions, message
 from stageguard.documents import plain, read
 from stageguard.errors import FileFormatError, InputError
 from stageguard.night.stages import AASM5, WNR3, WS2
@@ -18,14 +18,6 @@ from stageguard.nn.data import (
     round_of_batches,
     split_subjects,
 )
-
-
-def message(error: type[Exception], function, *arguments, **keywords) -> str:
-    with pytest.raises(error) as caught:
-        function(*arguments, **keywords)
-    text = str(caught.value)
-    assert "\n" not in text
-    return text
 
 
 def test_csv_and_npz_read_back_as_they_were(tmp_path):

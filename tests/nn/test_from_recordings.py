@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from cli_runner import Runner
 from messages import naming
 from stageguard.cli import main
 from stageguard.errors import InputError
@@ -50,11 +49,6 @@ def breathing(n_epochs: int = 8, **changes) -> Recording:
 
 def scoring(labels, scheme=AASM5, epoch_seconds=30.0):
     return sg.Hypnogram(np.array(labels, dtype=np.int8), scheme, epoch_seconds)
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 @pytest.fixture(scope="module")

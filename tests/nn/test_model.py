@@ -12,7 +12,7 @@ import torch
 
 import stageguard as sg
 from feature_nights import NAMES, cohort, feature_table, options
-from messages import mentions, naming
+from messages import mentions, message, naming
 from stageguard.errors import FileFormatError, InputError, OutputExistsError, StageGuardWarning
 from stageguard.night.stages import WS2
 from stageguard.nn.model import TrainedModel, load_model, save_model
@@ -39,14 +39,6 @@ def copy(folder, tmp_path):
     for file in folder.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     return tmp_path
-
-
-def message(error: type[Exception], function, *arguments, **keywords) -> str:
-    with pytest.raises(error) as caught:
-        function(*arguments, **keywords)
-    text = str(caught.value)
-    assert "\n" not in text
-    return text
 
 
 def edit(folder, path: str, value: object) -> None:

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import stageguard as sg
-from cli_runner import Runner, error_line
+from cli_runner import error_line
 from feature_nights import NAMES, feature_table, write_csv
 from messages import mentions
 from stageguard.errors import (
@@ -72,11 +72,6 @@ def model():
 @pytest.fixture(scope="module")
 def file(model, tmp_path_factory):
     return export_onnx(model, tmp_path_factory.mktemp("onnx") / "model.onnx")
-
-
-@pytest.fixture
-def run(capsys) -> Runner:
-    return Runner(capsys)
 
 
 @pytest.mark.parametrize("name", BACKBONES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import runpy
 import warnings
 from pathlib import Path
@@ -236,12 +235,3 @@ def test_examples_run(example, says, capsys):
     printed = capsys.readouterr().out
     assert mentions(printed, *says)
     assert mentions(printed, "epochs as simulated")
-
-
-def test_examples_in_the_documents_run(capsys):
-    page = (ROOT / "docs" / "training.md").read_text("utf-8").partition("## Wrap your own network")[2]
-    code = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StageGuardWarning)  # noise is decoded there
-        exec(compile(code, "training.md", "exec"), {})
-    assert " = " in capsys.readouterr().out

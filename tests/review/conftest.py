@@ -1,4 +1,4 @@
-"""What tests of reviews share: a scorer at a page of a window of its own, and the command."""
+"""What tests of reviews share: a scorer at a page of a window of its own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli_runner import Runner
 from reviewing import Scorer
 
 if TYPE_CHECKING:
@@ -28,8 +27,3 @@ def scorer(page: Page) -> Iterator[Scorer]:
     scorer = Scorer(page)
     yield scorer
     assert scorer.faults == []
-
-
-@pytest.fixture
-def run(capsys) -> Runner:
-    return Runner(capsys)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from stageguard.review.dispute import CONSENSUS, Dispute, Opinion
 from stageguard.review.journal import read_journal
 from stageguard.review.review import ReviewSession
 from stageguard.review.scorings import find_reviews, read_reviewed
-from stageguard.review.server import ReviewServer
 
 N_EPOCHS = 40
 NAMES = ("W", "N1", "N2", "N3", "R")
@@ -189,26 +187,6 @@ def test_a_log_that_goes_on_or_is_edited_is_refused(tmp_path, scores):
     assert mentions(session.errors[0], "ben", "not there")
 
 
-def rewritten(path: Path, number: int, **changes: object) -> None:
-    """Change fields of a line of a journal."""
-    records = [json.loads(line) for line in path.read_text().splitlines()]
-    records[number] |= changes
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-
-
-@pytest.mark.parametrize("places", [[], [{}], "x", [{"begun": 1}, {"begun": 2}], [1, 2]])
-def test_an_adjudication_of_nothing_is_refused(tmp_path, scores, places):
-    session, review = adjudicate(tmp_path)
-    decide_all(review)
-    session.close()
-    path = review.journal.path
-    rewritten(path, 0, adjudicates=places)
-    with pytest.raises(FileFormatError):
-        read_reviewed([path])
-    with pytest.raises(FileFormatError):
-        adjudicate(tmp_path)
-
-
 def test_a_scoring_in_part_cannot_be_adjudicated(tmp_path):
     score(tmp_path, "anna", [0] * N_EPOCHS)
     score(tmp_path, "ben", [0] * (N_EPOCHS - 3))
@@ -355,24 +333,3 @@ def test_what_cannot_be_adjudicated_is_one_line(run, tmp_path, words, code, expe
     assert ran.code == code
     assert expected in ran.err
     assert ran.err.count("\n") == 1
-
-
-def test_kappas_are_printed_at_the_end(run, tmp_path, scores, monkeypatch):
-    """Without a browser: what the server would do is done while it would run."""
-    session, review = adjudicate(tmp_path)
-    decide_all(review)
-    session.close()
-
-    def end_at_once(server: ReviewServer) -> None:
-        server._socket.close()
-        server.session.close()
-
-    monkeypatch.setattr(ReviewServer, "run", end_at_once)
-    ran = run(
-        *("review", tmp_path / "night.csv", "--profile", FREE, "--no-open"),
-        *("--adjudicate", "anna,ben", "--scorer", "carl"),
-    )
-    assert ran.code == 0, ran.err
-    kappa = cohen_kappa_score(scores["anna"], scores["ben"])
-    assert mentions(ran.out.splitlines(), "anna, ben", f"{kappa:.2f}")
-    assert mentions(ran.out.splitlines(), "consensus, ben")

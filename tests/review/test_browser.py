@@ -223,16 +223,6 @@ def test_another_profile_decodes_the_night_anew(scorer, tmp_path):
         assert server.session.review(0).now.state.settings.profile == other
 
 
-def test_statistics_stand_beside_their_bands(scorer, night):
-    with served(night) as server:
-        page = scorer.open(server.url).page
-        page.click("#tab-statistics")
-        page.wait_for_selector("#sheet-statistics td.guard")
-        page.keyboard.press("ArrowRight")
-        page.wait_for_selector("#sheet-indicators svg.band")
-        assert scorer.page.locator("#sheet-indicators svg.band").first.get_attribute("aria-label") is not None
-
-
 def test_targets_are_set_on_the_page_and_the_page_says_when_to_stop(scorer, tmp_path):
     night = write_night(tmp_path / "night.csv", hours=2)
     with served(night, "human-psg-5") as server:
@@ -300,20 +290,6 @@ def test_the_list_of_nights_says_what_a_cohort_lacks(scorer, tmp_path):
         assert rows == [f"n{index}" for index in order]
         assert "TST ±" in page.locator(".nights tbody tr").first.inner_text()
         assert violations(page) == []
-
-
-def test_the_page_says_that_it_loads(scorer, night):
-    with served(night) as server:
-        page, held = scorer.page, []
-        page.route("**/api/nights/0", lambda route: held.append(route))
-        page.goto(server.url)
-        page.wait_for_selector("#loading:has-text('Loading night …')")
-        assert page.get_attribute("#desk", "aria-busy") == "true"
-        page.get_by_text("Undo").click(force=True)  # of no night: nothing happens, and no script fails
-        held[0].continue_()
-        page.wait_for_selector("#loading", state="hidden")
-        page.wait_for_selector("body[data-ready][data-revision]")
-        assert page.get_attribute("#desk", "aria-busy") == "false"
 
 
 def test_explain_says_why(scorer, night):

@@ -231,17 +231,6 @@ def test_an_empty_file_that_was_there_before_is_begun_and_not_removed(tmp_path):
     assert read_journal(path).head["scorer"] == "anna"
 
 
-@pytest.mark.parametrize("output", ["nope/../x.review.jsonl", "nope/.."])
-def test_no_folder_is_created_on_the_way_to_another(tmp_path, output):
-    night = write_probabilities(tmp_path / "night.csv")
-    session = ReviewSession([asked(night)], "anna", output=tmp_path / output)
-    path = session.review(0).journal.path
-    assert path.parent == tmp_path.resolve()
-    assert path.exists()
-    assert not (tmp_path / "nope").exists()
-    session.close()
-
-
 @pytest.mark.parametrize("change", ["removed", "replaced", "lengthened"])
 def test_nothing_is_acknowledged_when_the_journal_was_changed_from_outside(tmp_path, change):
     session, review = open_review(tmp_path)

@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli_runner import write_night
 from messages import naming
-from stageguard.cli import main
 from stageguard.documents import toml_text
 from stageguard.errors import FileFormatError, StageGuardError
 from stageguard.review.montage import Laboratory, Lane, Montage, View, read_montages
@@ -78,17 +76,3 @@ def test_what_is_wrong_is_named(tmp_path, document, words):
     path.write_text(toml_text(document))
     with pytest.raises(FileFormatError, match=naming("montage.toml", *words)):
         read_montages(path)
-
-
-@pytest.mark.parametrize("content", [None, "montage = 3"])
-def test_the_command_refuses_montages_that_it_cannot_read(tmp_path, capsys, content):
-    night = write_night(tmp_path / "night.csv", hours=1)
-    path = tmp_path / "ours.toml"
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(SystemExit) as ended:
-        main(["review", str(night), "--profile", "human-psg-5", "--montage", str(path), "--no-open"])
-    error = capsys.readouterr().err
-    assert (ended.value.code, error.count("\n")) == (1, 1)
-    assert "ours.toml" in error
-    assert not list(tmp_path.glob("*.jsonl"))

@@ -140,15 +140,6 @@ def test_targets_under_a_profile_that_promises_nothing_are_refused(tmp_path):
     session.close()
 
 
-def test_a_profile_chosen_later_may_promise_nothing(tmp_path):
-    session, review = opened(tmp_path, until={"tst": 10})
-    do(review, do="profile", name="kdd2026-psg-5")
-    assert sg.Profile.load("kdd2026-psg-5").posterior is None
-    part = wire.queue_part(review, review.now)
-    assert part["plan"] is None and part["queue"] is not None
-    session.close()
-
-
 def test_time_in_bed_bounds_the_looks(tmp_path):
     path = write_probabilities(tmp_path / "night.csv", FREE, n_epochs=200)
     request = asked(path, FREE)

@@ -9,7 +9,7 @@ import stageguard as sg
 from review_nights import FREE, do, open_review
 from stageguard.night.stages import AASM5
 from stageguard.review.night import guard
-from stageguard.review.queue import DOUBTFUL, largest_move, queue_of
+from stageguard.review.queue import DOUBTFUL, queue_of
 
 
 def test_expected_errors_are_what_the_posterior_leaves_where_nobody_looked(tmp_path):
@@ -65,17 +65,6 @@ def test_stretches_are_ordered_by_what_a_correction_is_expected_to_move(tmp_path
         assert one.gain_minutes == pytest.approx(np.mean(doubts) * moved)
         assert one.epoch == here[int(np.argmax(doubts))]
     session.close()
-
-
-def test_the_statistic_that_moves_most_is_named():
-    def night(text):
-        labels = ["W1234".index(letter) for letter in text]
-        return sg.sleep_statistics(sg.Hypnogram(np.array(labels), "aasm5", 30.0))
-
-    one, other = night("WW" + "2" * 40 + "4444"), night("WW" + "2" * 4 + "4" + "2" * 35 + "4444")
-    assert largest_move(one, other) == (18.0, "REM latency")
-    assert largest_move(one, one)[0] == 0.0
-    assert largest_move(night("2222"), night("2244")) == (1.0, "Time in N2")  # REM latency from none to 1 min
 
 
 def test_a_look_takes_a_stretch_off_the_queue_and_counts(tmp_path):

@@ -372,16 +372,6 @@ def test_kappa_of_a_few_epochs_is_no_kappa(tmp_path, n_scored, is_told):
     assert told["kappa"] == (pytest.approx(expected) if is_told else None)
 
 
-def test_a_blind_scoring_of_a_few_epochs_has_no_kappa(tmp_path):
-    session, review = open_review(tmp_path, FREE, blind=True)
-    do(review, do="set", first=0, last=7, stage=0)
-    do(review, do="reveal", anyway=True)
-    do(review, do="set", first=8, last=79, stage=2)  # no longer blind
-    told = wire.queue_part(review, review.now)["agreement"]
-    assert told == {"scored": 8, "of": 80, "least": 40, "kappa": {}}
-    session.close()
-
-
 def test_a_blind_scoring_is_compared_with_stager_and_guard(tmp_path):
     session, review = open_review(tmp_path, FREE, blind=True)
     stages = np.random.default_rng(5).integers(0, 5, 80).tolist()

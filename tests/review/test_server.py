@@ -295,15 +295,10 @@ def test_signals_of_some_epochs_and_the_spectrogram_of_all(client):
 LANES_REFUSED = (
     "",
     "C4",
-    "[]",
     "[" * 5000,
     '{"plus": "none"}',
     '{"plus": "EEG C4-M1", "minus": "EEG C4-M1"}',
     '{"plus": "EEG C4-M1", "high_pass_hz": "x"}',
-    '{"plus": "EEG C4-M1", "high_pass_hz": NaN}',
-    '{"plus": "EEG C4-M1", "high_pass_hz": 30, "low_pass_hz": 5}',
-    '{"plus": "EEG C4-M1", "colour": "red"}',
-    '{"plus": "EEG C4-M1", "other": 1}',
 )
 
 

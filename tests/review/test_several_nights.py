@@ -8,7 +8,6 @@ import pytest
 
 import stageguard as sg
 from browser import violations
-from cli_runner import error_line
 from messages import mentions
 from recording_files import channel, write_edf
 from review_nights import FREE, asked, do, running, served, write_probabilities
@@ -111,13 +110,6 @@ def test_files_that_belong_to_no_night_are_one_line(run, nights, opened, words, 
     assert (ran.code, opened) == (code, [])
     assert expected in ran.err
     assert ran.err.count("\n") == 1
-
-
-def test_a_list_without_probabilities_says_what_to_do(run, nights):
-    table = nights / "samples.tsv"
-    table.write_text("id\tedf\nn1\tedfs/n1.edf\n")
-    ran = run("review", "--list", table, "--profile", FREE, "--no-open")
-    assert mentions(error_line(ran), "n1", "no probabilities", "stageguard stage")
 
 
 def test_the_list_of_nights_tells_progress_without_opening_them(nights):

@@ -74,23 +74,6 @@ def test_the_eeg_is_above_the_fold(scorer, night):
         assert page.evaluate("document.documentElement.scrollWidth") <= SCREEN["width"]
 
 
-def test_sections_fold_and_stay_folded(scorer, night):
-    with served(**night) as server:
-        page = open_signals(scorer, server.url)
-        assert page.is_hidden("#detail")
-        strip = page.locator("#overview").bounding_box()
-        page.get_by_role("button", name="Whole night").click()
-        page.get_by_role("button", name="Around the epoch").click()
-        page.wait_for_selector("#detail canvas.base[aria-label]")
-        whole = page.locator("#overview").bounding_box()
-        assert strip is not None and whole is not None and whole["height"] > strip["height"] + 60
-        page.get_by_role("button", name="Signals", exact=True).click()
-        page.reload()
-        page.wait_for_selector("body[data-ready][data-revision]")
-        assert page.is_visible("#detail") and page.is_hidden("#traces")
-        assert violations(page) == []
-
-
 def test_a_night_without_signals_shows_its_lanes(scorer, night):
     with served(night["path"]) as server:
         page = scorer.open(server.url).page
@@ -168,13 +151,6 @@ def test_negative_is_up_unless_the_scorer_wants_it_down(scorer, night):
         page.wait_for_function(f"() => ({TRACE_HEIGHT})([0.25, 30]) < -5")
 
 
-def test_units_are_written_as_people_write_them(scorer, night):
-    with served(**night) as server:
-        page = open_signals(scorer, server.url)
-        page.get_by_role("button", name="Whole night").click()
-        assert "µV" in page.inner_text("body") and "uV" not in page.inner_text("body")
-
-
 def test_signals_that_failed_are_asked_for_again(scorer, night):
     with served(**night) as server:
         page = open_signals(scorer, server.url)
@@ -189,22 +165,6 @@ def test_signals_that_failed_are_asked_for_again(scorer, night):
         assert page.get_attribute("#traces", "aria-label").startswith("Signals of epoch 1: ")
         page.unroute("**/signals?*")
         page.wait_for_selector(f"#traces[aria-label^='Signals of epoch {N_EPOCHS}: ']")
-
-
-@pytest.mark.parametrize("blind", [False, True])
-def test_help_says_how_one_works_and_lists_the_keys_of_signals(scorer, night, blind):
-    with served(**night, blind=blind) as server:
-        page = scorer.open(server.url).page
-        page.keyboard.press("?")
-        page.wait_for_selector("dialog[open]")
-        tables = page.locator("dialog .keys")
-        assert tables.count() == 2
-        assert {"f", "v / shift + v"} <= set(tables.nth(1).locator("kbd").all_inner_texts())
-        assert ("Reveal" in scorer.text("dialog ol")) == blind
-        assert ("Enter" in scorer.text("dialog ol")) != blind
-        assert violations(page) == []
-        page.keyboard.press("Escape")
-        page.wait_for_selector("dialog", state="hidden")
 
 
 MONTAGES = """

@@ -114,13 +114,6 @@ def test_a_target_is_met_when_the_interval_lies_within_it_of_the_number():
     assert below <= (1 - t.LEVEL) / 2 + 0.01
 
 
-def test_rem_that_never_comes_counts_as_coming_at_the_end():
-    _, answers = answers_of()
-    labels = np.full((2, 240), 2, dtype=np.int8)
-    labels[0, 60] = 4
-    assert answers.statistics(labels)["rem_latency_minutes"].tolist() == [30.0, 120.0]
-
-
 def test_the_fit_of_offsets_to_answers_is_the_probability_of_the_answers():
     """Against single epochs: the ratio of sums over paths is the marginal at the offset."""
     _, free = answers_of()
@@ -193,15 +186,6 @@ def test_what_is_no_target_is_refused(text):
 def test_documents_that_are_no_targets_are_refused(document):
     with pytest.raises(InputError):
         t.check_targets(document, AASM5)
-
-
-@given(st.text(max_size=20))
-def test_any_text_is_targets_or_refused(text):
-    try:
-        found = t.check_targets(t.parse_targets(text), AASM5)
-    except InputError:
-        return
-    assert found and all(0 < value <= t.MOST_TARGET for value in found.values())
 
 
 def test_stages_have_what_they_can_have():

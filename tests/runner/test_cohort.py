@@ -102,18 +102,6 @@ def test_files_a_list_and_single_nights_of_them_are_sources(tmp_path):
         sg.decode_cohort(samples, PROFILE, tmp_path / "b", only=["z"])
 
 
-def test_a_table_gives_a_table(tmp_path):
-    nights = write_nights(tmp_path / "nights", 2)
-    lines = [f"id,{STAGES}"]
-    for name, night in nights.items():
-        lines += [",".join((name, *map(repr, row))) for row in night.tolist()]
-    (tmp_path / "in.csv").write_text("\n".join(lines) + "\n")
-    result = sg.decode_cohort(tmp_path / "in.csv", PROFILE, tmp_path / "out.csv", explain=True)
-    assert result.nights["id"].tolist() == [*nights]
-    assert result.written[0] == tmp_path / "out.csv"
-    assert {path.name for path in tmp_path.iterdir()} >= {"out.csv.changes.tsv", "out.csv.json"}
-
-
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
@@ -160,14 +148,6 @@ def test_the_nights_of_a_table_are_logged(tmp_path, caplog, jobs):
     failed = [record for record in caplog.records if record.getMessage().startswith("failed: ")]
     assert [record.levelname for record in failed] == ["WARNING"]
     assert "night bad" in failed[0].getMessage()
-
-
-def test_one_night_with_the_name_of_a_table_says_what_the_name_means(tmp_path):
-    write_nights(tmp_path / "nights", 1)
-    with pytest.raises(
-        sg.FileFormatError, match=naming("table of many nights", "name a folder for the output, or a .tsv")
-    ):
-        sg.decode_cohort(tmp_path / "nights" / "n0.csv", PROFILE, tmp_path / "out.csv")
 
 
 def test_a_store_of_one_process_is_refused_where_others_work(tmp_path):

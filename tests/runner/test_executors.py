@@ -7,7 +7,6 @@ import signal
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -93,27 +92,6 @@ def test_a_cluster_that_starts_workers_on_demand_is_waited_for(monkeypatch):
         cluster.adapt(minimum=0, maximum=1, interval="100ms")
         with executor_for(Cluster(cluster.scheduler_address, wait_minutes=1)) as executor:
             assert list(run_all(slow_square, [1, 2, 3], executor=executor)) == [1, 4, 9]
-
-
-def second_of(_: object, pair: tuple[bytes, int]) -> int:
-    return pair[1]
-
-
-def test_the_function_goes_to_a_cluster_once_and_items_in_chunks(address, monkeypatch):
-    sent, write = [], TCP.write
-
-    async def counted(*arguments, **options):
-        sent.append(await write(*arguments, **options))
-        return sent[-1]
-
-    monkeypatch.setattr(TCP, "write", counted)  # by the client and the scheduler, which is in this process
-    function = partial(second_of, os.urandom(1_000_000))
-    items = [(b"", number) for number in range(160)]
-    with distributed.Client(address, set_as_default=False) as client, executor_for(Cluster(client)) as there:
-        assert list(run_all(function, items, executor=there)) == list(range(160))
-        assert client.status == "running"  # the caller's own stays open
-    assert 1_000_000 < sum(sent) < 3_000_000
-    assert sum(n > 1000 for n in sent) < 80  # messages with items or results: fewer than there are items
 
 
 @pytest.mark.parametrize("kind", [ThreadPoolExecutor, ProcessPoolExecutor])

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stageguard as sg
-from cli_runner import Runner, error_line, write_night
+from cli_runner import error_line, write_night
 from made_recordings import write_psg
 from messages import mentions
 from stageguard.cli.nights import Experts
@@ -23,11 +23,6 @@ from stageguard.synthetic.night import simulate_night
 PROFILE = "human-psg-5"
 DENSITIES = Wanted("density")
 SCORED = Wanted("hypnogram")
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 @pytest.fixture
@@ -95,14 +90,6 @@ def test_a_link_to_nothing_and_a_pipe_are_seen_to_fail(run, nights, given):
     assert errors == dict.fromkeys(["n1.csv", "n2.csv", "n10.csv"])
 
 
-def test_an_empty_folder_among_others_is_one_failure(run, nights):
-    (nights / "empty").mkdir()
-    ran = run("decode", nights / "nights" / "n1.csv", nights / "empty", "-p", PROFILE, "--json")
-    assert ran.code == 3
-    assert [report["ok"] for report in ran.lines] == [True, False]
-    assert mentions(ran.lines[1]["error"], "empty", "folder")
-
-
 @pytest.mark.parametrize(
     ("pattern", "expected"),
     [
@@ -141,13 +128,6 @@ def test_an_empty_name_is_not_this_folder(run, arguments):
     ran = run(*arguments, "-p", PROFILE)
     assert ran.code == 2
     assert mentions(ran.err, "an empty name", "folder")
-
-
-def test_a_command_without_files_says_what_it_wants(run):
-    for command in ("decode", "stats", "compare"):
-        ran = run(command, "-p", PROFILE)
-        assert ran.code == 2
-        assert "--list" in ran.err
 
 
 def test_a_list_names_nights_and_outputs(run, nights):
@@ -246,18 +226,6 @@ def test_a_start_in_the_list_is_when_the_night_began(run, nights):
     assert mentions(line, 2, "'600'", 22, 30, 2024, "05", "01T22")
 
 
-def test_validity_keeps_to_the_lights_of_the_list(run, nights):
-    path = sample_list(nights, "id scoring lights_off lights_on", "a experts/n1.txt 600 5400")
-    (report,) = run("stats", path, "-p", PROFILE, "--json").nights
-    expert = sg.read_hypnogram(nights / "experts" / "n1.txt")
-    inside = sg.validity(expert, PROFILE, lights_off=600, lights_on=5400)
-    found = report["validity"]
-    assert found["n_epochs_scored"] == inside.n_epochs_scored < sg.validity(expert, PROFILE).n_epochs_scored
-    value = inside.indicators["fragmentation_index"].value
-    assert found["indicators"]["fragmentation_index"]["value"] == value
-    assert report["lights"] == "lights off at 600 s (epoch 21), lights on at 5400 s (epoch 181)"
-
-
 def test_stages_in_the_recordings_annotations_are_its_scoring(run, nights):
     expert = sg.read_hypnogram(nights / "experts" / "n1.txt")
     texts = {"R": "R", "W": "W", "N1": "1", "N2": "2", "N3": "3"}
@@ -303,13 +271,6 @@ def test_a_bad_list_is_one_line_with_its_row(run, nights, rows, expected):
     assert f"samples.tsv: {expected}" in line
 
 
-def test_row_numbers_are_those_of_an_editor(run, nights):
-    path = nights / "samples.tsv"
-    path.write_text("# our nights\n\nid\tprobabilities\n# the first\na\tnights/n1.csv\n\na\tnights/n2.csv\n")
-    line = error_line(run("decode", "--list", path, "-p", PROFILE))
-    assert mentions(line, "samples.tsv", 7, "'a'", 5)
-
-
 def test_a_missing_file_of_a_list_fails_alone(run, nights):
     path = sample_list(nights, "id probabilities", "a nights/n1.csv", "b nights/gone.csv")
     ran = run("decode", path, "-p", PROFILE, "-o", nights / "out", "--json")
@@ -335,13 +296,6 @@ def test_lists_may_come_from_spreadsheets(nights, encoding, end):
     assert is_sample_list(path)
     (night,) = read_samples(path, "density")
     assert (night.id, night.path, night.lights_off) == ("a, b", nights / "nights/n1.csv", "22:30")
-
-
-def test_a_table_of_probabilities_is_no_list(nights):
-    (nights / "odd.csv").write_text("id,W,N,R\nx,1,0,0\n")
-    assert not is_sample_list(nights / "odd.csv")
-    assert not is_sample_list(nights / "gone.tsv")
-    assert is_sample_list(sample_list(nights, "id probabilities", "a b"))
 
 
 CELLS = st.one_of(
@@ -394,17 +348,6 @@ def test_any_text_is_a_list_or_a_typed_error(tmp_path_factory, rows, mark, quoti
     assert all(night.id and "/" not in night.id for night in found)
 
 
-@settings(max_examples=100, deadline=None)
-@given(data=st.binary(max_size=200))
-def test_any_bytes_are_a_typed_error_or_a_list(tmp_path_factory, data):
-    path = tmp_path_factory.mktemp("lists") / "samples.tsv"
-    path.write_bytes(b"id\tprobabilities\n" + data)
-    try:
-        assert read_samples(path, "density")
-    except sg.StageGuardError as error:
-        assert "samples.tsv: " in str(error)
-
-
 @pytest.mark.parametrize("command", ["stats", "compare", "report", "fit"])
 def test_numbered_scorings_are_read_as_told(run, nights, command, tmp_path):
     expert = sg.read_hypnogram(nights / "experts" / "n1.txt")
@@ -428,15 +371,3 @@ def test_numbered_scorings_are_read_as_told(run, nights, command, tmp_path):
     unknown = run(command, *arguments, "--scoring-format", "numbers-yasaa")
     assert unknown.code == 1
     assert "Did you mean 'numbers-yasa'?" in unknown.err
-
-
-def test_a_scoring_format_is_not_for_what_decode_wrote(run, nights):
-    expert = sg.read_hypnogram(nights / "experts" / "n1.txt")
-    (nights / "n1.txt").write_text("\n".join(map(str, expert.labels.tolist())) + "\n")
-    assert run("decode", nights / "nights" / "n1.csv", "-p", PROFILE).code == 0
-    ran = run(
-        "compare", nights / "n1.txt", nights / "nights" / "n1.hypnogram.tsv", "--json",
-        "--scoring-format", "numbers-yasa",
-    )  # fmt: skip
-    assert ran.code == 0, ran.err
-    assert set(ran.lines[0]["agreement"]) == {"argmax", "guard"}

@@ -14,11 +14,9 @@ from pathlib import Path
 import pytest
 
 import stageguard as sg
-from cli_runner import Runner, error_line, write_night
+from cli_runner import error_line, write_night
 from stageguard import storage
 from stageguard.errors import MissingFileError, OutputError
-from stageguard.files import read_file
-from stageguard.storage import location
 
 moto = pytest.importorskip("moto.server")
 s3fs = pytest.importorskip("s3fs")
@@ -63,11 +61,6 @@ def nights(store, tmp_path):
         path = write_night(tmp_path / "n.csv", hours=1, seed=number)
         store.pipe(f"{store.bucket}/nights/n {number}#%20é?.csv", path.read_bytes())
     return f"{store.bucket}/nights/"
-
-
-@pytest.fixture
-def run(capsys):
-    return Runner(capsys)
 
 
 def written(store, folder: str) -> dict[str, tuple[bytes, object]]:
@@ -149,14 +142,6 @@ def test_a_store_without_credentials_or_answer_is_one_line(monkeypatch, run):
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     s3fs.S3FileSystem.clear_instance_cache()
     assert "credentials" in error_line(run("decode", "s3://bucket/n.csv", "-p", PROFILE))
-
-
-def test_an_object_that_changes_is_read_again(store, nights, monkeypatch):
-    path = location(f"{store.bucket}/note.txt")
-    store.pipe(str(path), b"one")
-    assert read_file(path) == b"one"
-    store.pipe(str(path), b"two")
-    assert read_file(path) == b"two"
 
 
 def decode_in_process(*arguments: str) -> subprocess.Popen[bytes]:
@@ -277,10 +262,3 @@ def test_partitions_in_a_store_are_read(store, table, run, tmp_path):
     names = contents(store, "out")
     assert any(name.startswith("out/site=a/") for name in names)
     assert any(name.startswith("out/site=b/") for name in names)
-
-
-def test_decode_cohort_takes_addresses(store, nights):
-    result = sg.decode_cohort(nights, PROFILE, f"{store.bucket}/out")
-    assert (result.n_decoded, result.n_before, len(result.failures)) == (3, 0, 0)
-    again = sg.decode_cohort(nights, PROFILE, f"{store.bucket}/out")
-    assert (again.n_decoded, again.n_before) == (0, 3)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from messages import mentions, naming
+from messages import mentions
 from stageguard.errors import (
     InputError,
     InstallationWarning,
@@ -22,7 +22,7 @@ from stageguard.errors import (
 from stageguard.guard.kernels import available_processors
 from stageguard.runner import pool
 from stageguard.runner.pool import MOST_IN_CHUNK, run_all
-from stageguard.runner.run import check_folder, claim_outputs, run_files, succeeded
+from stageguard.runner.run import claim_outputs, run_files, succeeded
 
 
 @dataclass(frozen=True)
@@ -135,13 +135,6 @@ def test_an_error_about_the_whole_run_ends_it():
         list(run_files(length_of, [Task("bad.csv")], fatal=(InputError,)))
 
 
-def test_a_file_is_no_folder_for_outputs(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(OSError, match=naming("expected a folder")):
-        check_folder(tmp_path / "file" / "out")
-    check_folder(tmp_path / "new" / "out")
-
-
 def test_what_a_run_does_is_logged(caplog):
     caplog.set_level(logging.INFO, logger="stageguard")
     list(run_files(length_of, [Task(name) for name in ("a.csv", "bad.csv", "odd.csv")]))
@@ -181,13 +174,3 @@ def test_jobs_0_uses_the_processors_that_the_process_may_use(caplog):
     finally:
         os.sched_setaffinity(0, allowed)
     assert [record for record in caplog.records if "processes" in record.msg] == []
-
-
-def test_no_more_processes_are_started_than_the_system_allows(monkeypatch):
-    """A pool refuses more than 61 on Windows; where one is allowed, this process does the work."""
-    monkeypatch.setattr(pool, "MOST_WORKERS", 1)
-    assert list(pool.run_all(_process_of, [1, 2, 3], jobs=2)) == [os.getpid()] * 3
-
-
-def _process_of(_: int) -> int:
-    return os.getpid()
