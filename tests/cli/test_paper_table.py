@@ -86,13 +86,13 @@ def test_nights_of_20_and_30_s_are_compared_per_hour(run, folder):
     """A pair of 20-s epochs changes stage less often than one of 30 s, whatever the sleeper."""
     sg.simulate_night(PROFILE, hours=2, seed=9).density.reepoch(20).save(folder / "nights" / "n9.csv")
     ran = run("stats", folder / "nights", "-p", PROFILE)
-    assert "FI (per epoch)" not in ran.out
-    assert "TVR (%)" not in ran.out
+    assert "Fragmentation" not in ran.out
+    assert "Uncommon transitions (%)" not in ran.out
     assert mentions(ran.out, "Stage", "changes per hour")
     assert mentions(" ".join(ran.out.split()), "20 s", "30 s", "shown")
     (folder / "nights" / "n9.csv").unlink()
     ran = run("stats", folder / "nights", "-p", PROFILE)
-    assert "FI (per epoch)" in ran.out
+    assert "Fragmentation" in ran.out
     assert "per hour, since" not in ran.out
 
 

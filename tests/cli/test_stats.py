@@ -132,7 +132,7 @@ def test_what_a_rule_steered_is_marked_in_every_table(run, cohort, tmp_path):
     groups = tmp_path / "groups.tsv"
     groups.write_text("id\tgroup\nn0\ta\nn1\tb\n")
     ran = run("stats", tmp_path / "out", "--by", groups, "-o", tmp_path / "cohort.tsv")
-    for title in ("FI (per epoch)", "Awakenings", "Bouts"):
+    for title in ("Fragmentation", "Awakenings", "Bouts"):
         assert ran.out.count(f"{title} †") == 2  # means and differences
     assert "TST (min) †" not in ran.out
     assert mentions(ran.out, "set by the smoothing", "do not report")
@@ -441,7 +441,7 @@ def test_a_night_is_compared_with_the_range_of_experts(run, tmp_path, bouts, loo
     found = sg.validity(sg.read_hypnogram(path), "human-psg-5")
     ran = run("stats", path, "-p", "human-psg-5")
     assert "Does not look like expert scoring (distance " in ran.out
-    (row,) = (line for line in ran.out.splitlines() if line.startswith("FI (per epoch)"))
+    (row,) = (line for line in ran.out.splitlines() if line.startswith("Fragmentation"))
     band = found.indicators["fragmentation_index"]
     assert row.split()[-4:] == [f"{band.low:.3f}", "to", f"{band.high:.3f}", place]
     (told,) = run("stats", path, "-p", "human-psg-5", "--json").nights

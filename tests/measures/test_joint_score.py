@@ -100,7 +100,7 @@ def test_the_joint_score_decides_and_single_bands_do_not():
         (
             PROFILE,
             night(*CYCLE),
-            "1.7 h are scored, expected 2 h or more, as of the nights that were counted",
+            "1.7 h are scored, expected 2 h or more",
         ),
         (
             PROFILE.replace(joint=JOINT | {"indicators": {"mean_bout_minutes_R": INDICATORS["tvr_percent"]}}),

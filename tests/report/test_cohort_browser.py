@@ -103,7 +103,7 @@ def test_a_night_tells_what_lies_outside(small, open_page):
 
 def test_numbers_of_another_scoring_are_shown(small, open_page):
     page = open_page(small)
-    place = [text.split("\n")[0] for text in page.locator("thead th").all_inner_texts()].index("Joint score")
+    place = [text.split("\n")[0] for text in page.locator("thead th").all_inner_texts()].index("Distance")
     cell = page.locator(f"#table tbody tr:not(.pad):not(.none) > :nth-child({place + 1})").first
     after = float(cell.inner_text())
     page.get_by_label("Numbers").select_option("before")

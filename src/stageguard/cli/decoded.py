@@ -149,7 +149,7 @@ def print_summary(
         out.print(line)
     if summary.is_early_rem_odd and summary.early_rem_removed:
         removed = first_few(summary.early_rem_removed, "bout", MOST_BOUTS)
-        out.list("Early REM removed", ["; ".join(removed)])
+        out.list("Early REM removed", removed)
     if summary.is_early_rem_odd and any(row.after_place == "early" for row in summary.indicators):
         out.print(EARLY_WORDS)
 

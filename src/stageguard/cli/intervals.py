@@ -34,6 +34,7 @@ from stageguard.measures.intervals import (
     shortest_first_rem,
 )
 from stageguard.measures.statistics import StatisticsOptions, lights_words
+from stageguard.night.quantities import REPORTED_OF_STAGE, quantity_of
 from stageguard.profile.rules import FEWEST_NIGHTS
 from stageguard.report.summary import RecordingFacts
 from stageguard.report.table import Column, Table, numbers, words
@@ -184,11 +185,11 @@ def print_intervals(done: Sequence[Outcome[NightIntervals]], out: Console) -> No
         night = outcome.result
         print_headline(outcome.file, night.facts, out, "with", night.lights)
         rows = [
-            (name, one.value, one.unit, one.low, one.high, _covered(one), _why(one))
+            (_title(name), one.value, one.low, one.high, _covered(one), _why(one))
             for name, one in night.found.items()
         ]
-        heads = words("statistic"), numbers("value", digits=1), words(""), numbers("low", "high", digits=1)
-        show(Table([*(each for one in heads for each in one), *numbers("covered"), *words("")], rows), out)
+        heads = words("statistic"), numbers("value", "low", "high", digits=1), numbers("covered"), words("")
+        show(Table([each for one in heads for each in one], rows), out)
     for sentence in _meaning([outcome.result for outcome in done]):
         out.print(sentence)
     print_read(notes_of(done), out)
@@ -196,6 +197,13 @@ def print_intervals(done: Sequence[Outcome[NightIntervals]], out: Console) -> No
         out.list("Assumed", done[0].result.assumptions)
     out.list("Warning", first_few((text for outcome in done for text in outcome.warnings), "warning"))
     print_review(out)
+
+
+def _title(name: str) -> str:
+    """Return what tables call a statistic, such as ``minutes_N1``."""
+    kind, _, stage = name.partition("_")
+    keys = {each.reported_key: each.key for each in REPORTED_OF_STAGE}
+    return quantity_of(f"{keys[kind]}_{stage}" if kind in keys else name).short_heading
 
 
 def _covered(one: Interval) -> str:

@@ -443,8 +443,8 @@ def _notes(nights: Nights, choosing: Choosing, rows: Sequence[JudgedCandidate], 
     notes = []
     if not any(one.rule == "match" for one in choosing.candidates):
         found = f"{len(nights)} scored nights of {len(nights.subjects)} subjects"
-        needed = f"it takes {MANY_NIGHTS} of {FEWEST_MATCHED_SUBJECTS}"
-        notes.append(f"match was not compared: {found}, {needed}")
+        needed = f"expected {MANY_NIGHTS} of {FEWEST_MATCHED_SUBJECTS} or more"
+        notes.append(f"rule 'match' was not compared: {found}, {needed}")
     if nights.kind == "day":
         notes.append("minutes and bouts of every stage are weighed, as of recordings around the clock")
     temperature = lesson.temperature.temperature

@@ -116,8 +116,8 @@ ROUNDING = 1e-9  # of a probability: stages that differ by less are tied
 UNSAID_TRAINING = "how the stager was trained is not said: taken as class-balanced"
 
 LABELS_ALONE = {
-    "typical": "labels without probabilities: typical confusions assumed",
-    "own": "labels without probabilities: the stager's confusions on scored nights assumed",
+    "typical": "labels have no probabilities: typical confusions are used",
+    "own": "labels have no probabilities: the stager's confusions on scored nights are used",
 }
 
 AROUND_THE_CLOCK_HOURS = 24.0  # a sleep period of this length holds several nights
@@ -553,7 +553,7 @@ def check_pins(pins: Mapping[int, str | int], scheme: StageScheme, n_epochs: int
         if isinstance(epoch, bool) or not isinstance(epoch, int | np.integer):
             raise PinError(f"pin {epoch!r}: expected the index of an epoch, a whole number from 0.")
         if not 0 <= epoch < n_epochs:
-            raise PinError(f"pin at epoch {int(epoch)} is out of range, expected 0 to {n_epochs - 1}.")
+            raise PinError(f"pin at epoch {epoch + 1} (index {epoch}), the night has {n_epochs:,}.")
         checked[int(epoch)] = _stage_index(stage, scheme, int(epoch))
     return dict(sorted(checked.items()))
 
@@ -563,13 +563,13 @@ def _stage_index(stage: str | int, scheme: StageScheme, epoch: int) -> int:
         if 0 <= stage < scheme.n_stages:
             return int(stage)
         wanted = f" is stage {stage}, expected 0 to {scheme.n_stages - 1}."
-        raise PinError(f"pin at epoch {epoch}{wanted}")
+        raise PinError(f"pin at epoch {epoch + 1} (index {epoch}){wanted}")
     try:
         return scheme.index(stage)  # type: ignore[arg-type]  # index says what it expected
     except InputError:
         known, hint = ", ".join(scheme.names), did_you_mean(str(stage), scheme.names)
         wanted = f" is {stage!r}, expected one of {known}.{hint}"
-        raise PinError(f"pin at epoch {epoch}{wanted}") from None
+        raise PinError(f"pin at epoch {epoch + 1} (index {epoch}){wanted}") from None
 
 
 def fragmentation_index(labels: Labels, spans: Sequence[tuple[int, int]]) -> float:

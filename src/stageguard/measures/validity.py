@@ -348,7 +348,7 @@ def _joint_score(
         return _absent("the profile has no joint score of expert nights")
     # bands were counted on whole nights, and rates of a nap vary far more
     if hours_scored < SHORTEST_NIGHT_HOURS:
-        least = f"expected {SHORTEST_NIGHT_HOURS:g} h or more, as of the nights that were counted"
+        least = f"expected {SHORTEST_NIGHT_HOURS:g} h or more"
         return _absent(f"{hours_scored:.1f} h are scored, {least}")
     quantities = indicators_of(profile.scheme.names)
     total, n_indicators = 0.0, 0

@@ -187,21 +187,21 @@ PHASE = (
 )
 
 # All indicators in one number, by `profile.joint`.
-JOINT = Quantity("joint_score", "Joint score", "how far its indicators are from those of expert scorings",
-                 "SD of expert nights", 2, heading="Joint score (SD from expert scorings)",
-                 short_heading="Joint score", shown=("decode", "cohort", "night row"))
+JOINT = Quantity("joint_score", "Distance", "how far its indicators are from those of expert scorings",
+                 "SD of expert nights", 2, heading="Distance from expert scoring (SD)",
+                 short_heading="Distance", shown=("decode", "cohort", "night row"))
 
 # Validity indicators of a whole night.
 INDICATORS = (
     Quantity("fragmentation_index", "Fragmentation index", "stage changes", "per adjacent scored pair", 3,
-             "FI", heading="Fragmentation index (changes per epoch)", short_heading="FI (per epoch)",
+             "FI", heading="Fragmentation index (changes per epoch)", short_heading="Fragmentation",
              shown=("decode", "cohort", "night row"), epoch_rule="per pair", log_offset=0.001,
              follows="fragmentation"),
     Quantity("transitions_per_hour", "Stage changes per hour", "of adjacent scored pairs", "per hour", 2,
              label="Stage changes", log_offset=0.1, follows="fragmentation"),
     Quantity("tvr_percent", "Uncommon transitions (TVR)", "those the profile counts",
              "% of adjacent scored pairs", 2,
-             heading="Uncommon transitions, TVR (%)", short_heading="TVR (%)",
+             heading="Uncommon transitions, TVR (%)", short_heading="Uncommon transitions (%)",
              shown=("decode", "cohort"), epoch_rule="per pair"),
     Quantity("tvr_per_change_percent", "Uncommon transitions per change", "those the profile counts",
              "% of stage changes", 1, label="Uncommon transitions, of changes"),

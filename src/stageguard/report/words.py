@@ -76,7 +76,7 @@ def _settings(decoding: Decoding) -> Iterator[str]:
         yield f"transition weight {strength.transition_weight:g}"
     if nats := sum(strength.balance_nats):  # of REM alone
         moved = "raised" if nats > 0 else "lowered"
-        yield f"REM {moved} by {abs(nats):.2f} nats to what its probabilities expect"
+        yield f"REM {moved} by {abs(nats):.2f} nats to match its probabilities"
 
 
 def why_not_smoothed(strength: Strength) -> str:

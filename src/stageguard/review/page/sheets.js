@@ -187,7 +187,7 @@ function indicatorSheet(desk) {
   const lines = bandSheet(desk.night.indicators, desk);
   if (joint && joint.score !== null && joint.score !== undefined) {
     const verdict = { true: ": together, like expert scoring", false: ": together, unlike expert scoring" }[joint.like_experts] || "";
-    lines.unshift(paragraph(`Joint score ${numberText(joint.score)}, most expert nights are under ${numberText(joint.cut)}${verdict}.`));
+    lines.unshift(paragraph(`Distance ${numberText(joint.score)}; 90 % of expert nights are below ${numberText(joint.cut)}${verdict}.`));
   }
   return lines;
 }
