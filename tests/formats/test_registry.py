@@ -74,6 +74,3 @@ def test_content_decides_then_the_name_then_nobody(tmp_path):
         detect(neither, "density", [one, two])
     general = form("general", b"M", is_general=True)
     assert detect(neither, "density", [general, two]) is two
-    wrong = form("three", b"OTHER", (".ccc",))
-    with pytest.raises(FileFormatError, match=naming("three as its", "says")):
-        detect(neither, "density", [two, wrong])

@@ -172,8 +172,6 @@ def test_bad_rows_are_named_by_index_and_line(tmp_path):
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b"\x93NUMPY\x01\x00", ("NumPy", "CSV", "TSV")),
-        (b"PK\x03\x04rest", ("ZIP", "CSV", "TSV", "CSV")),
         (b"\x1f\x8b\x08\x00", ("data", "CSV", "TSV", "Convert")),
         (b"W,N,R\n\x00\x01\x02", ("binary", "CSV", "TSV")),
         (b"0       X X X", ("EDF", "YASA", "U")),

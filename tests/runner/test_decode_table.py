@@ -375,18 +375,6 @@ def test_json_of_a_finished_table_is_what_is_there(run, tmp_path):
         assert now.get("fi_after", 0) == pytest.approx(before.get("fi_after", 0), rel=1e-5)
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_logits_beside_probabilities_are_refused_by_name(run, tmp_path, suffix):
-    nights = nights_of(3)
-    nights[1] = np.log(nights[1] + 0.01) + 0.7
-    path = cohort(tmp_path / f"in{suffix}", nights, ["a", "b", "c"])
-    ran = run("decode", path, "-p", PROFILE, "-o", tmp_path / f"out{suffix}")
-    assert mentions(ran.err, 0, "as logits have")
-    assert "3 nights: 2 decoded, 1 failed." in ran.out
-    alike = cohort(tmp_path / f"logits{suffix}", [nights[1], nights[1]], ["a", "b"])
-    assert run("decode", alike, "-p", PROFILE, "-o", tmp_path / f"alike{suffix}").code == 0
-
-
 def test_a_night_that_cannot_be_decoded_is_named_once(run, tmp_path):
     rows = ["p0,,,"] * 30 + ["p1,0.1,0.8,0.1"] * 30
     (tmp_path / "both.csv").write_text("\n".join(["id,W,N,R", *rows]) + "\n")

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from stageguard.arrays import SUM_TOLERANCE
 from stageguard.checks import MISSING_WORDS
 from stageguard.errors import FileFormatError, InputError, StageGuardError, error_message
 from stageguard.files import file_error, file_sha256, open_text, seekable_file, write_cell
@@ -81,13 +80,6 @@ class Block(NamedTuple):
     columns: list[Cells]
 
 
-class Kind(NamedTuple):
-    """What the numbers of a night are; one stager wrote the table, so all nights are of one kind."""
-
-    id: str
-    has_negative: bool  # as logits and log-probabilities have
-
-
 @dataclass(frozen=True, slots=True)
 class TableNight:
     """A night of a cohort's table, or why it cannot be read."""
@@ -97,7 +89,6 @@ class TableNight:
     density: Hypnodensity | None = None
     notes: tuple[str, ...] = ()
     error: str | None = None
-    kind: Kind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,26 +132,16 @@ class CohortTable:
             raise file_error(self.root, "has a header but no rows. Expected one row per epoch.")
         yield last
 
-    def read(self, rows: Rows, first: Kind | None = None) -> TableNight:
-        """Return the night in these rows, or its error; its numbers must be of the kind of the `first`."""
+    def read(self, rows: Rows) -> TableNight:
+        """Return the night in these rows, or its error."""
         try:
-            raw = self.density(rows)
-            read = build_density(self.root, raw, self.options)
+            read = build_density(self.root, self.density(rows), self.options)
         except FileFormatError as error:
             where = f"{rows.file}, night {rows.id[:40]}: "
             return TableNight(rows.id, rows.file, error=f"{where}{error.reason or error}")
         except StageGuardError as error:
             return TableNight(rows.id, rows.file, error=error_message(error))
-        values = np.asarray(raw.values)
-        kind = Kind(rows.id, values.dtype.kind in "fiu" and bool((values < -SUM_TOLERANCE).any()))
-        if first is not None and first.has_negative != kind.has_negative:
-            kinds = {True: "numbers below 0, as logits have", False: "probabilities"}
-            problem = (
-                f"{rows.file}, night {rows.id[:40]}: holds {kinds[kind.has_negative]}, and night "
-                f"{first.id[:40]} {kinds[first.has_negative]}. Expected the same in every night."
-            )
-            return TableNight(rows.id, rows.file, error=problem)
-        return TableNight(rows.id, rows.file, read.density, read.notes, kind=kind)
+        return TableNight(rows.id, rows.file, read.density, read.notes)
 
     def blocks(self) -> Iterator[Block]:
         """Yield the table block by block."""

@@ -339,19 +339,10 @@ def pool(density: Hypnodensity, seconds: float) -> tuple[Hypnodensity, tuple[str
         raise InputError(
             f"{density.n_epochs} rows of {density.epoch_seconds:g} s do not fill one epoch of {seconds:g} s."
         )
-    has_evidence = ~np.isnan(density.probabilities[: n_epochs * n_joined, 0])
-    n_known = has_evidence.reshape(n_epochs, n_joined).sum(axis=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StageGuardWarning)  # remarks say it instead
         pooled = density.reepoch(seconds)
     notes = [f"{n_joined} rows of {density.epoch_seconds:g} s averaged to one epoch of {seconds:g} s"]
-    is_kept = ~np.isnan(pooled.probabilities[:, 0])
-    n_partly = int(np.count_nonzero(is_kept & (n_known < n_joined)))
-    if n_partly:
-        notes.append(f"{n_partly:,} of these epochs averaged from the rows that have evidence")
-    n_sparse = int(np.count_nonzero(~is_kept & (n_known > 0)))
-    if n_sparse:
-        notes.append(f"{n_sparse:,} of them have evidence in less than half of their rows: left without")
     if n_left:
         notes.append(f"{n_left} row{'s' * (n_left != 1)} at the end fill no epoch: dropped")
     return pooled, tuple(notes)

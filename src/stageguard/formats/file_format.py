@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from stageguard import checks
-from stageguard.errors import InputError, InstallationWarning, fault_text, warn
+from stageguard.errors import InstallationWarning, fault_text, warn
 from stageguard.formats.night import Events, FileOptions, Night, RawDensity, RawHypnogram
 from stageguard.formats.sniffing import Sniff
 
@@ -47,7 +46,7 @@ class FileFormat:
     """A file format; each tool's module lists its own.
 
     Stages, probabilities and annotations are read apart, since one may be damaged where another is not.
-    Suffixes only decide between formats of similar content. A suffix of another format is an error.
+    Suffixes only decide between formats of similar content.
     """
 
     name: str  # for the argument `format`: "gssc-csv"
@@ -69,13 +68,6 @@ class FileFormat:
     holds_cohort: bool = False  # one file may hold several nights
     holds_decoding: bool = False  # as it is, so no epochs are added before it
     tells_events_by_text: bool = False  # an annotation that is called like a stage would be read as one
-
-    def __post_init__(self) -> None:
-        """Refuse what would fail only at somebody's file: other packages make formats, too."""
-        checks.text(self.name, "name", empty=False)
-        suffixes: object = self.suffixes
-        if not isinstance(suffixes, tuple) or any(suffix != str(suffix).lower() for suffix in self.suffixes):
-            raise InputError(f"suffixes is {checks.shown(suffixes)}, expected a tuple in lower case.")
 
     @property
     def written_suffix(self) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from stageguard.checks import array_of, array_of_tensor, type_name
-from stageguard.errors import InputError, did_you_mean, fault_text
+from stageguard.errors import InputError, fault_text
 from stageguard.files import file_error
 from stageguard.formats.density import listed, pool, settle_epoch_seconds
 from stageguard.formats.file_format import EPOCH_LENGTH, NUMBERS_ALONE, Kind
@@ -35,7 +35,7 @@ from stageguard.formats.tables.frames import (
 )
 from stageguard.formats.tables.table import Table
 from stageguard.formats.tools import yasa
-from stageguard.formats.tools.arrays import FIVE, array_density
+from stageguard.formats.tools.arrays import array_density
 from stageguard.formats.tools.luna import from_stage_rows
 from stageguard.formats.tools.mne import stages_of_mne
 from stageguard.formats.tools.text import from_table, read_numbered_table
@@ -269,9 +269,8 @@ def density_of_pair(source: tuple[Any, Any], options: FileOptions) -> RawDensity
         )
     unknown = next((name for name in names if canonical_name(name) is None), None)
     if unknown is not None and options.scheme is None:
-        hint = did_you_mean(unknown, FIVE)
         raise file_error(
-            where, f"has the class {unknown[:40]!r}, which is no stage.{hint} Name them with stages."
+            where, f"has the class {unknown[:40]!r}, which is no stage. Name the classes with stages."
         )
     return RawDensity(values, tuple(names))
 

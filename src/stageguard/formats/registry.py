@@ -22,7 +22,7 @@ from stageguard.errors import (
 from stageguard.files import file_error
 from stageguard.formats import sniffing
 from stageguard.formats.file_format import FileFormat, Kind
-from stageguard.formats.outputs import OWN_FORMAT, OWN_HEAD
+from stageguard.formats.outputs import OWN_HEAD
 from stageguard.formats.outputs import is_own_table as has_own_columns
 from stageguard.formats.tables.probabilities import FORMATS as TABLES
 from stageguard.formats.tables.probabilities import stage_of
@@ -88,8 +88,7 @@ def detect(
 ) -> FileFormat:
     """Return the format that the caller named, else that of a file's content, then of its name.
 
-    An ambiguous file is an error. A name of a file that belongs to another format than the content is an
-    error, too; an unknown name is not.
+    An ambiguous file is an error.
     """
     if name is not None:
         return named(name, kind)
@@ -120,23 +119,7 @@ def detect(
     form = fitting[0]
     if form.is_general and head.startswith(sniffing.UTF16_MARKS):
         raise file_error(path, "is UTF-16 text. Save it as UTF-8.")
-    if form.name != OWN_FORMAT:  # recognised under any name
-        _refuse_name(path, form, by_name, head)
     return form
-
-
-def _refuse_name(path: Path, form: FileFormat, by_name: Sequence[FileFormat], head: bytes) -> None:
-    """Refuse a name of other formats; text may have the suffix of any text format, and a longer one."""
-    is_alike = any(own.endswith(other.suffixes) for other in by_name for own in form.suffixes)
-    if not by_name or is_alike:
-        return
-    if path.suffix.lower() == ".txt":  # a suffix of no particular format
-        say = f"Say format={form.name!r}, or rename it."
-        raise file_error(
-            path, f"holds {form.title}, which is not called .txt. {say}", code="ambiguous-format"
-        )
-    hint = " Is it an Excel workbook? Save it as CSV." if head.startswith(b"PK") else ""
-    raise file_error(path, f"holds {form.title}, not {by_name[0].title} as its name says.{hint}")
 
 
 def is_own_table(path: Path) -> bool:

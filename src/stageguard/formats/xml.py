@@ -1,4 +1,4 @@
-"""Read untrusted XML (no entities, bounded size) and scored events in it, and write XML."""
+"""Read untrusted XML (no entities) and scored events in it, and write XML."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stageguard.errors import FileFormatError
 from stageguard.files import file_error, open_file
 from stageguard.formats.night import Event
 from stageguard.formats.tables.table import as_number
@@ -14,34 +13,17 @@ from stageguard.formats.tables.table import as_number
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-MOST_ELEMENTS = 1_000_000  # a night has some thousands; each takes about 100 bytes of memory
-
 
 def read_xml(path: Path, root: str) -> Element:
     """Return the root element of a file, which must have the name `root`."""
-    from xml.etree.ElementTree import ParseError, TreeBuilder
+    from xml.etree.ElementTree import ParseError
 
     from defusedxml import DefusedXmlException  # type: ignore[import-untyped]
-    from defusedxml.ElementTree import DefusedXMLParser, parse  # type: ignore[import-untyped]
-
-    class Builder(TreeBuilder):
-        """A tree of limited size, so that it cannot fill the memory."""
-
-        n_elements = 0
-
-        def start(self, tag: str, attributes: dict[str, str], /) -> Element:
-            self.n_elements += 1 + len(attributes)
-            if self.n_elements > MOST_ELEMENTS:
-                raise file_error(
-                    path, f"is XML of more than {MOST_ELEMENTS:,} elements, expected a scored night."
-                )
-            return super().start(tag, attributes)
+    from defusedxml.ElementTree import parse  # type: ignore[import-untyped]
 
     try:
         with open_file(path) as file:
-            element: Element = parse(file, DefusedXMLParser(target=Builder())).getroot()
-    except FileFormatError:
-        raise
+            element: Element = parse(file).getroot()
     except DefusedXmlException:
         raise file_error(
             path, "defines XML entities, which scorings do not need and attacks do. Remove its DOCTYPE."

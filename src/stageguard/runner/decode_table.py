@@ -47,7 +47,6 @@ from stageguard.files import (
 from stageguard.formats.cohort import (
     ID,
     CohortTable,
-    Kind,
     Rows,
     TableNight,
     chunks,
@@ -180,7 +179,6 @@ class TableTask:
 class Chunk(NamedTuple):
     """Nights that are decoded and kept together; none if an earlier run has decoded them."""
 
-    first: Kind | None  # of the first readable night of the table
     nights: Sequence[Rows]
 
 
@@ -236,7 +234,7 @@ class ChunkDecoder:
         if not chunk.nights:
             return None
         outcomes, decodings = list[Outcome[DecodedNight]](), list[tuple[str, Decoding]]()
-        for night in (self.table.read(rows, chunk.first) for rows in chunk.nights):
+        for night in map(self.table.read, chunk.nights):
             outcome: Outcome[DecodedNight] = Outcome(night.file, night.id, error=night.error)
             if night.error is None:
                 place = f"{night.file}, night {night.id[:40]}"
@@ -345,13 +343,10 @@ class TableSource:
 
     def _chunks(self) -> Iterator[Chunk]:
         """Yield the chunks of the table, without their nights if there is a part of an earlier run."""
-        task, options = self.task, self.task.options.density
-        knows, first = options.logits or options.log, None
+        task = self.task
         wanted = (night for night in self.table.nights() if not task.only or night.id in task.only)
         for number, chunk in enumerate(chunks(wanted)):
-            if not knows and first is None:
-                first = next((kind for night in chunk if (kind := self.table.read(night).kind)), None)
-            yield Chunk(first, () if self._part(number).is_file() else chunk)
+            yield Chunk(() if self._part(number).is_file() else chunk)
 
     def _part(self, number: int) -> Path:
         return self.task.parts / f"{number:06d}.part"

@@ -193,24 +193,16 @@ def _plain(path: Path, values: Any, what: str) -> npt.NDArray[Any]:
 
 
 def _check_names(path: Path, stored: npt.NDArray[Any], options: FileOptions) -> tuple[str, ...]:
-    """Return the names of the columns; refuse names of the caller or tool that contradict the file."""
+    """Return the names of the columns; refuse names of the caller that contradict the file."""
     if stored.dtype.kind not in "US" or stored.ndim != 1:
         raise file_error(path, "'stages' must be a list of names, one per column.")
     own = tuple(name.decode("utf-8", "replace") if isinstance(name, bytes) else name for name in stored)
-    told = {
-        "stages": options.stages,
-        f"format={options.format!r}": TOOLS.get(options.format or "", UNKNOWN).order,
-    }
-    for argument, names in told.items():
-        if names is not None and [canonical_name(n) or n for n in names] != [
-            canonical_name(n) or n for n in own
-        ]:
-            raise file_error(
-                path,
-                f"names its columns {listed(own)}, but {argument} says {listed(names)}. Leave that out, or "
-                "correct the file.",
-            )
-    return own if options.stages is None else options.stages
+    given = options.stages or own
+    if [canonical_name(name) or name for name in given] != [canonical_name(name) or name for name in own]:
+        raise file_error(
+            path, f"names its columns {listed(own)}, got stages {listed(given)}. Leave that out."
+        )
+    return given
 
 
 def _scalar(
