@@ -26,6 +26,20 @@ def peer(name: str) -> ModuleType:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(f"needs {name}: `make test` installs it")
 
 
+def hmm_of_likelihoods(n_stages: int) -> Any:
+    """A model of hmmlearn whose observations are log-likelihoods of its states."""
+    base = peer("hmmlearn.base")
+
+    class Given(base.BaseHMM):
+        def _compute_log_likelihood(self, X):
+            return X
+
+        def _check(self):
+            pass
+
+    return Given(n_components=n_stages)
+
+
 def random_labels(rng: np.random.Generator, *, longest: int = 1100) -> np.ndarray:
     """A hypnogram of any five-stage kind: long or short bouts, stages missing, unscored epochs anywhere."""
     n_epochs = int(rng.integers(2, longest))

@@ -71,14 +71,6 @@ def test_an_address_that_lost_a_slash_is_refused(address):
             location(path)
 
 
-@given(st.from_regex(r"x[a-z0-9+.\-]{1,8}://[a-z][ -~]{0,20}", fullmatch=True))
-def test_an_unknown_scheme_lists_the_known_ones(address):
-    with pytest.raises(InputError) as caught:
-        location(address)
-    assert all(f"{scheme}://" in str(caught.value) for scheme in storage.STORES)
-    assert "\n" not in str(caught.value)
-
-
 def test_a_file_address_is_a_path(tmp_path, night):
     night.rename(tmp_path / "a b#1.csv")
     address = (tmp_path / "a b#1.csv").as_uri()

@@ -63,16 +63,6 @@ def test_the_card_is_that_of_the_public_function(run, tmp_path):
     assert found["grades"] == json.loads(json.dumps(card.to_dict()["grades"]))
 
 
-def test_experts_may_be_named_one_by_one_and_once_only(run, tmp_path):
-    write_cohort(tmp_path)
-    named = [part for scorer in SCORERS for part in ("--expert", f"scored/{scorer}")]
-    one = run("grade", "nights", *named, "--json").json
-    assert one["grades"] == run("grade", "nights", "--expert", "scored", "--json").json["grades"]
-    twice = run("grade", "nights", *named, "--expert", "scored/anna")
-    assert twice.code == 2
-    assert mentions(twice.err, "scored/anna")
-
-
 def test_a_table_may_hold_a_column_for_each_expert(run, tmp_path):
     write_cohort(tmp_path)
     (tmp_path / "tables").mkdir()

@@ -67,18 +67,6 @@ def test_draws_are_those_of_sample(run, night, tmp_path):
     assert (own["draws"]["n"], own["draws"]["seed"]) == (7, 3)
 
 
-def test_pins_and_quality_count(run, night, tmp_path):
-    np.save(tmp_path / "beta.npy", np.where(np.arange(240) == 50, 1.0, 0.0))
-    ran = run(
-        "decode", "--posterior", night, "-p", PROFILE, "--pins", "10=R", "--quality", tmp_path / "beta.npy"
-    )
-    assert ran.code == 0, ran.err
-    found = sg.read_density(tmp_path / "night.posterior.csv").probabilities
-    assert found[9].tolist() == [0, 0, 1]  # pins count from 1
-    plain = sg.posterior(sg.read_density(night), PROFILE).probabilities
-    assert not np.allclose(found[50], plain[50], atol=1e-6)
-
-
 def test_nothing_is_replaced_unasked_and_the_same_again_stays(run, night, tmp_path):
     (tmp_path / "night.draws.npz").write_bytes(b"mine")
     line = error_line(run("decode", night, "-p", PROFILE, "--draws", "2"))

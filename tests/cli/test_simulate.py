@@ -64,16 +64,3 @@ def test_nothing_is_overwritten_unasked(run, tmp_path):
     line = error_line(run("simulate", "-m", "actigraphy", "-o", tmp_path / "mine", "--overwrite"))
     assert mentions(line, "files", "no simulation wrote")
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "mine"
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("-n", 0), ("subjects", 0, 1, 999)),
-        (("--hours", 0), ("hours", "0.0", "0.0166667", 72)),
-        (("--seed", -2), ("seed", -2, 0)),
-    ],
-)
-def test_impossible_wishes_are_one_line(run, tmp_path, options, message):
-    assert mentions(error_line(run("simulate", "-m", "actigraphy", "-o", tmp_path / "c", *options)), *message)
-    assert not (tmp_path / "c").exists()

@@ -59,13 +59,6 @@ def test_npz_carries_stages_epoch_length_and_start(tmp_path):
         read_density(path, epoch_seconds=8)
 
 
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_npz_with_one_array_needs_no_key(tmp_path, save):
-    path = tmp_path / "night.npz"
-    save(path, whatever=P)
-    np.testing.assert_array_equal(read_density(path, stages=WNR).probabilities, P)
-
-
 def test_pickles_are_never_loaded(tmp_path):
     class Bomb:
         def __reduce__(self):

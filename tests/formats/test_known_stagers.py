@@ -70,13 +70,6 @@ def test_balanced_and_unknown_stagers_are_decoded_as_before():
         assert is_said == (known.trained is not None)
 
 
-def test_files_of_no_particular_stager_say_nothing(tmp_path):
-    night = sg.simulate_night("human-psg-5", seed=2).density
-    night.save(tmp_path / "night.csv")
-    assert sg.read_density(tmp_path / "night.csv").stager is None
-    assert sg.decode(night.with_rows(night.probabilities, stager="my own"), "human-psg-5").trained is None
-
-
 def test_combined_stagers_are_known_if_they_are_the_same():
     night = sg.simulate_night("human-psg-5", seed=2).density
     by = {name: night.with_rows(night.probabilities, stager=name) for name in ("yasa", "gssc")}

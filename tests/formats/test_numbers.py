@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,14 +92,6 @@ def test_plain_numbers_are_those_of_python(cells):
 def test_whatever_stands_in_a_column_is_read_the_same_or_refused_the_same(cells, delimiter):
     compiled, python = both(cells, delimiter)
     assert compiled == python
-
-
-def test_a_usual_column_is_read_by_the_compiled_core():
-    if kernels.active.__name__ == kernels.REFERENCE:
-        pytest.skip("the compiled core is missing")
-    assert kernels.active.read_numbers(("0.25", "1e-3")).tolist() == [0.25, 0.001]
-    assert kernels.active.read_numbers(("0.25", "nan")) is None
-    assert kernels.active.read_numbers(("0.25", None)) is None
 
 
 def test_a_wide_header_over_empty_lines_takes_no_memory():

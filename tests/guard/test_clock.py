@@ -11,6 +11,7 @@ from messages import mentions, naming
 from nights import decode, random_mapping, random_probabilities
 from small import profile_of, refusal
 from stageguard.errors import InputError, ProfileError, StageGuardWarning
+from stageguard.guard import kernels
 from stageguard.guard.clock import MOST_PASSES
 from stageguard.measures.rare import rare_events
 from stageguard.report.words import done_words
@@ -168,6 +169,15 @@ def test_early_rem_that_is_long_and_well_supported_stays():
     for n_epochs in (2, 3):
         result = decode(night_with_rem(n_epochs, strength=0.999), profile_of(clock=CLOCK))
         assert (result.hypnogram.labels[30 : 30 + n_epochs] == 2).all()
+
+
+@pytest.mark.parametrize(("wake_epochs", "restarts"), [(119, False), (120, True), (150, True)])
+def test_a_wake_of_an_hour_starts_the_clock_again(backend, wake_epochs, restarts):
+    labels = np.r_[np.zeros(9), np.full(100, 2), np.zeros(wake_epochs), np.full(50, 2)].astype(np.int8)
+    found = kernels.active.sleep_onsets(labels, 0, 120.0, 0, len(labels))
+    assert found == ((9, 109 + wake_epochs) if restarts else (9,))
+    labels[150] = -1  # nobody knows whether that was wake
+    assert kernels.active.sleep_onsets(labels, 0, 120.0, 0, len(labels)) == (9,)
 
 
 def test_a_segment_of_another_time_has_no_clock():

@@ -82,15 +82,6 @@ def test_rare_pairs_are_recovered_in_place_or_nearby():
     assert agreement(expert, far, pairs=[("R", "N")]).rare_recall_2 == 0.0  # three epochs off
 
 
-def test_recall_without_pairs_or_without_any_to_recall_is_nan():
-    found = agreement(night([0, 1]), night([0, 1]))
-    assert math.isnan(found.rare_recall_0)
-    assert mentions(found.reasons["rare_recall_0"], "pairs=[('W'", "'R'")
-    none = agreement(night([0, 1]), night([0, 1]), pairs=PAIRS)
-    assert math.isnan(none.rare_recall_2)
-    assert mentions(none.reasons["rare_recall_2"], "scored", "of the pairs")
-
-
 def test_a_decoding_brings_its_profile_s_pairs():
     profile = profile_of(tvr_pairs=[["W", "R"]])
     decoding = decode(random_probabilities(np.random.default_rng(0), 50, 3), profile)

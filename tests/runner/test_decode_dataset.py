@@ -86,14 +86,6 @@ def test_one_file_on_request_has_the_same_rows(tmp_path, small_chunks):
     assert (tmp_path / "listed.parquet").read_bytes() == (tmp_path / "one.parquet").read_bytes()
 
 
-@pytest.mark.parametrize("name", ["out.csv", "out.tsv"])
-def test_a_dataset_becomes_text_on_request(run, tmp_path, name):
-    nights = write_dataset(tmp_path / "data")
-    ran = run("decode", tmp_path / "data", "-p", PROFILE, "-o", tmp_path / name)
-    assert ran.code == 0, ran.err
-    assert len((tmp_path / name).read_text().splitlines()) == 1 + sum(map(len, nights.values()))
-
-
 def test_processes_and_executors_write_what_one_process_does(run, tmp_path, small_chunks):
     nights = write_dataset(tmp_path / "data")
     path = tmp_path / "data" / "site=B" / "part-1.parquet"

@@ -64,15 +64,6 @@ def test_a_task_that_never_returns_is_an_error(address):
         list(run_all(time.sleep, [3.0], executor=executor))
 
 
-def test_a_worker_with_another_version_is_an_error(address, monkeypatch):
-    monkeypatch.setattr(pool, "__version__", "9.9")
-    with (
-        pytest.raises(ClusterError, match=r"has stageguard \S+, expected 9.9"),
-        executor_for(Cluster(address)),
-    ):
-        pass
-
-
 def test_a_worker_that_joins_late_with_another_version_is_an_error(address, monkeypatch):
     with executor_for(Cluster(address)) as executor:
         monkeypatch.setattr(pool, "__version__", "9.9")  # as if theirs were another from now on
