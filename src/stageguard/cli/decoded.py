@@ -144,7 +144,12 @@ def print_summary(
     title = summary.interval_title
     rows = [(*row[:3], row[3] or ("n/a" if title else ""), (row[4], "bold")) for row in cells]
     out.table(("", ">stager", ">guarded", f">{title}", ""), [*rows, *more])
-    reported = report_words(summary.joint.looks_like_experts, summary.n_changed, has_intervals=bool(title))
+    reported = report_words(
+        summary.joint.looks_like_experts,
+        summary.n_changed,
+        is_cautioned=summary.is_cautioned,
+        has_intervals=bool(title),
+    )
     for line in (reported, *steering_words(summary.steered), sentence(NO_CARD), *summary.remarks):
         out.print(line)
     if summary.is_early_rem_odd and summary.early_rem_removed:

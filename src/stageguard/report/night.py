@@ -199,8 +199,12 @@ def facts(decoding: Decoding) -> Iterator[str]:
 def _summary(decoding: Decoding, measured: ReportMeasures, *, has_intervals: bool) -> Iterator[str]:
     """Yield what was done, what to report, and what not."""
     yield words.done_words(decoding)
-    alike = measured.valid[1].looks_like_experts
-    yield words.report_words(alike, decoding.n_changed, has_intervals=has_intervals)
+    yield words.report_words(
+        measured.valid[1].looks_like_experts,
+        decoding.n_changed,
+        is_cautioned=words.is_cautioned(decoding),
+        has_intervals=has_intervals,
+    )
     if decoding.n_ties:
         yield f"{words.ties_words(decoding.n_ties)}."
     yield from words.unscored_words(decoding)

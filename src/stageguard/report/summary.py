@@ -256,6 +256,7 @@ class DecodingSummary:
     is_early_rem_odd: bool  # whether REM soon after sleep onset calls for a look: not in animals
     interval_title: str = ""
     steered: frozenset[Steering] = frozenset()
+    is_cautioned: bool = False  # whether the profile has a caution for the cohort
 
     @property
     def changed_percent(self) -> float:
@@ -269,7 +270,7 @@ class DecodingSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
-        printed = ("remarks", "is_early_rem_odd", "interval_title", "steered")
+        printed = ("remarks", "is_early_rem_odd", "interval_title", "steered", "is_cautioned")
         names = [field.name for field in fields(self)[1:] if field.name not in printed]
         values = {name: getattr(self, name) for name in names}
         values["indicators"] = {row.key: row.to_dict() for row in self.indicators}
@@ -316,6 +317,7 @@ def summary_of(
         is_early_rem_odd=profile.species == "human",
         interval_title="" if found is None else interval_title(found),
         steered=decoding.steered,
+        is_cautioned=words.is_cautioned(decoding),
     )
 
 

@@ -200,6 +200,11 @@ def steering_words(steered: Iterable[Steering]) -> list[str]:
     return [f"{what}: {names}." for key, (what, names) in STEERED_BY.items() if key in given]
 
 
+def is_cautioned(decoding: Decoding) -> bool:
+    """Whether the profile has a caution for the night's cohort."""
+    return decoding.cohort is not None and decoding.profile.caution_for(decoding.cohort) is not None
+
+
 def hinge_words(hinge: tuple[int, int] | None) -> str:
     """Return the advice to look at the doubtful epochs that a number depends on; empty without any."""
     if hinge is None:
@@ -215,9 +220,15 @@ def _depends(hinge: tuple[int, int]) -> str:
 NO_CARD = "accuracy unknown: run stageguard grade on expert-scored nights"
 
 
-def report_words(looks_like_experts: bool | None, n_changed: int, *, has_intervals: bool = False) -> str:
-    """Return which numbers of a night to report."""
-    if looks_like_experts is False:
+def report_words(
+    looks_like_experts: bool | None,
+    n_changed: int,
+    *,
+    is_cautioned: bool = False,
+    has_intervals: bool = False,
+) -> str:
+    """Return which numbers of a night to report; the profile may have a caution for its cohort."""
+    if looks_like_experts is False or is_cautioned:
         return "Look at the night before you report a number."
     what = "the guarded numbers" if n_changed else "the guarded numbers (the same as the stager's)"
     return f"Report {what}{' with their intervals' if has_intervals else ''}."

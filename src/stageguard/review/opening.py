@@ -95,6 +95,8 @@ def open_night(request: ReviewRequest) -> NightUnderReview:
         raise InputError(request.error)
     if request.is_output:
         request, source = _from_record(request)
+    elif not request.path.exists():
+        raise InputError(f"{request.path.name}: no such file or folder.")
     elif request.profile is None:
         raise InputError(
             f"{request.path.name} holds probabilities, which come without a profile. Name one: --profile."

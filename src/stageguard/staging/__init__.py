@@ -160,8 +160,8 @@ def stager_of(name: str) -> Stager:
         return _load_entry(name, entry)
     known = stagers()
     raise InputError(
-        f"there is no stager {name!r}. Known: {', '.join(known)}; or give the folder that `stageguard train` "
-        f"wrote, or an ONNX file.{did_you_mean(name, known)}"
+        f"there is no stager {name!r}, expected one of {', '.join(known)}, the folder of a trained network "
+        f"or an ONNX file.{did_you_mean(name, known)}"
     )
 
 
