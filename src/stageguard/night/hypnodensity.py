@@ -137,7 +137,7 @@ def explain_bad_probabilities(matrix: Floats, names: Sequence[str]) -> InputErro
     values = ", ".join(f"{name} {value:.6g}" for name, value in zip(names, matrix[row], strict=True))
     return InputError(
         f"probabilities: row {row} sums to {sums[row]:.6g}, expected 1 (within {SUM_TOLERANCE:g}) of values "
-        f"from 0 to 1: {values}."
+        f"from 0 to 1; it holds {values}."
     )
 
 

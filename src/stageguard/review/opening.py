@@ -96,7 +96,7 @@ def open_night(request: ReviewRequest) -> NightUnderReview:
     if request.is_output:
         request, source = _from_record(request)
     elif not request.path.exists():
-        raise InputError(f"{request.path.name}: no such file or folder.")
+        raise InputError(f"{request.path.name}: No such file or directory.")
     elif request.profile is None:
         raise InputError(
             f"{request.path.name} holds probabilities, which come without a profile. Name one: --profile."
