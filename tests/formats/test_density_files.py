@@ -77,7 +77,7 @@ def test_damaged_and_large_parquet(tmp_path, monkeypatch):
         path.write_bytes(whole[:length])
         assert mentions(refused(path), "damaged or cut", "short")
     path.write_bytes(whole)
-    monkeypatch.setattr("stageguard.formats.tools.parquet.MOST_BYTES", 100)
+    monkeypatch.setattr("stageguard.formats.arrow.MOST_BYTES", 100)
     assert mentions(refused(path), "unpacked", "most")
 
 

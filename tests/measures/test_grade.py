@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from stageguard.measures.expert_errors import expert_errors
 
 import stageguard as sg
 from messages import mentions
@@ -15,7 +16,6 @@ from stageguard.errors import InputError, OutputExistsError
 from stageguard.measures.grade import (
     LIMIT,
     Ratio,
-    expert_errors,
     people_needed,
     ratio_of_means,
     typical_ratio,

@@ -22,6 +22,7 @@ import numpy as np
 from stageguard.checks import MISSING_WORDS
 from stageguard.errors import FileFormatError, InputError, StageGuardError, error_message
 from stageguard.files import file_error, file_sha256, open_text, seekable_file, write_cell
+from stageguard.formats.arrow import decoded, faults_of_arrow, pyarrow_modules, refuse_large_groups
 from stageguard.formats.density import MOST_EPOCHS, build_density, listed
 from stageguard.formats.night import FileOptions, RawDensity
 from stageguard.formats.outputs import column_meanings, table_columns
@@ -33,16 +34,9 @@ from stageguard.formats.tables.delimited import (
     split_line,
     split_rows,
 )
-from stageguard.formats.tables.frames import array_table, density_of_frame
 from stageguard.formats.tables.probabilities import Layout, choose_columns, density_of_table, find_layout
 from stageguard.formats.tables.table import Cells, Table, cell_text, is_night_column
 from stageguard.formats.tables.times import meaning_of
-from stageguard.formats.tools.parquet import (
-    decoded,
-    faults_of_arrow,
-    pyarrow_modules,
-    refuse_large_groups,
-)
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.storage import files_below, is_folder, is_remote, place_in
 
@@ -280,6 +274,8 @@ class ParquetTable(CohortTable):
 
     def density(self, rows: Rows) -> RawDensity:
         """Return the probabilities of the rows of one night."""
+        from stageguard.formats.tables.frames import array_table, density_of_frame  # which text does without
+
         columns = list(zip(self.wanted, rows.columns, strict=True))
         raw = density_of_frame(array_table(self.root, columns), self.options)
         notes = (f"columns ignored: {listed(self.ignored)}",) if self.ignored else ()

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from stageguard.arrays import Indices
 from stageguard.errors import InputError
-from stageguard.measures.cohort import DecodedFacts
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.period import Period
@@ -23,6 +22,7 @@ from stageguard.profile.profile import Profile
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
+    from stageguard.measures.cohort import DecodedFacts
 
 Where = Path | str  # a file, or the name of an object's type
 

@@ -78,7 +78,7 @@ def named(name: str, kind: Kind) -> FileFormat:
 
 def is_for_stages_alone(name: str | None) -> bool:
     """Whether a caller named a format that holds stages and no probabilities."""
-    return any(
+    return name is not None and any(
         form.name == name and form.does("hypnogram") and not form.does("density") for form in formats()
     )
 

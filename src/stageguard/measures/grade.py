@@ -19,7 +19,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -32,6 +32,7 @@ from stageguard.files import file_error, json_lines, load_json, write_text_atomi
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import cohen_kappa, common_scheme
 from stageguard.measures.bouts import ScoredNight, contingency, expert_of, hypnogram_before, hypnogram_of
+from stageguard.measures.expert_errors import TABLE_EPOCH_SECONDS, expert_errors
 from stageguard.measures.experts import consensus, refuse_copies
 from stageguard.measures.samples import BlandAltman, bland_altman, mean_of, t_quantile
 from stageguard.measures.statistics import AASM, StatisticsOptions
@@ -53,8 +54,6 @@ LEAST_PEOPLE = 25  # with 10 people, 3 % of stagers with 1.5 times the error pas
 MOST_PEOPLE = 10_000  # nobody scores more
 # Added to errors before their log is taken: a minute, a count or a quarter of a percent is no difference.
 SMALL = {"min": 1.0, "": 1.0, "%": 0.25}
-TABLE_FILE = Path(__file__).with_name("expert-errors.toml")
-TABLE_EPOCH_SECONDS = 30.0  # of the nights behind the table
 KIND, LAYOUT = "grade", 2  # of the file of a card
 NOT_GRADED, NO_VERDICT = "not graded", "no verdict"  # instead of a verdict
 
@@ -121,23 +120,6 @@ def people_needed(stager: Floats, expert: Floats, logs: Floats) -> int | None:
     fewest = max(n, LEAST_PEOPLE - 1) + 1
     found = fewest + bisect_left(range(fewest, MOST_PEOPLE + 1), True, key=is_enough)
     return found if found <= MOST_PEOPLE else None
-
-
-@dataclass(frozen=True, slots=True)
-class ExpertErrors:
-    """Mean absolute differences between two experts on a cohort's nights, by statistic."""
-
-    cohort: str
-    people: str
-    errors: Mapping[str, float]
-
-
-@cache
-def expert_errors(scheme: str) -> tuple[ExpertErrors, ...]:
-    """Return how far two experts are apart in a scheme, by cohort, in epochs of `TABLE_EPOCH_SECONDS`."""
-    cohorts = documents.read_toml(TABLE_FILE, "a table")["cohorts"]
-    known = [cohort for cohort in cohorts if scheme in cohort["errors"]]
-    return tuple(ExpertErrors(each["name"], each["people"], each["errors"][scheme]) for each in known)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from stageguard.errors import InputError, warn
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.posterior import path_marginals, sample_like
 from stageguard.measures.bouts import ScoredNight, hypnogram_of
-from stageguard.measures.grade import TABLE_EPOCH_SECONDS, expert_errors
+from stageguard.measures.expert_errors import TABLE_EPOCH_SECONDS, expert_errors
 from stageguard.measures.statistics import (
     AASM,
     FIRST_REM_SECONDS,

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from stageguard.measures.expert_errors import expert_errors
 from stageguard.measures.grade import (
     CONFIDENCE,
     LEAST_PEOPLE,
@@ -15,7 +16,6 @@ from stageguard.measures.grade import (
     Grade,
     GradeCard,
     Ratio,
-    expert_errors,
 )
 from stageguard.night.colours import PAGE, STAGES
 from stageguard.night.quantities import quantity_of

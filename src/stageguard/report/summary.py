@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from math import isnan
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stageguard.arrays import NAN
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import cuts_of, hypnogram_before, period_for
-from stageguard.measures.cohort import CohortTable
 from stageguard.measures.intervals import Intervals, Method, hinges_of, intervals, why_withheld
 from stageguard.measures.statistics import AASM, USUAL_NIGHT_HOURS, StatisticsOptions, lights_words
 from stageguard.measures.validity import Validity, validity_of
@@ -30,6 +29,9 @@ from stageguard.night.quantities import (
 from stageguard.profile.profile import Profile
 from stageguard.report import words
 from stageguard.report.numbers import interval_text
+
+if TYPE_CHECKING:
+    from stageguard.measures.cohort import CohortTable
 
 # Quantities in tables of the command line: the joint score, indicators, statistics.
 SHOWN = {quantity.key: quantity for quantity in (JOINT, *INDICATORS, *NIGHT, ALL_BOUTS) if quantity.shown}

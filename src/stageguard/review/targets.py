@@ -35,7 +35,7 @@ from stageguard.arrays import NAN, Floats, Indices, Labels, Mask
 from stageguard.errors import InputError
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.posterior import Offsets, draw_night, random_offsets, smooth_night, uncut
-from stageguard.measures.grade import TABLE_EPOCH_SECONDS, expert_errors
+from stageguard.measures.expert_errors import TABLE_EPOCH_SECONDS, expert_errors
 from stageguard.measures.statistics import MINUTES_OF_STAGE, statistics_of_many
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.quantities import REPORTED, Quantity, quantity_of

@@ -15,7 +15,7 @@ from stageguard import checks
 from stageguard.arrays import NAN, ComparedByValue
 from stageguard.errors import InputError, OutputError
 from stageguard.files import as_path, file_error, read_text, write_text_atomic
-from stageguard.formats.cohort import dataset_root, holds_parquet, is_dataset
+from stageguard.formats.cohort import dataset_root, holds_parquet, is_dataset, output_form
 from stageguard.formats.density import listed
 from stageguard.formats.read import density_options
 from stageguard.guard.decoding import CITATION, Decoding
@@ -26,7 +26,6 @@ from stageguard.profile.profile import Profile
 from stageguard.profile.stagers import Training
 from stageguard.runner.decode_files import DecodeTask, FileSource
 from stageguard.runner.decode_one import DecodeOptions
-from stageguard.runner.decode_table import TableTask, is_table_name, table_source
 from stageguard.runner.inputs import Input, Inputs, find_densities, is_density
 from stageguard.runner.manifest import (
     METHODS_TEXT,
@@ -72,11 +71,13 @@ def is_table_call(output: Path | None, paths: Sequence[Path], samples: Path | No
     """Whether a table of many nights is decoded as one: to one table, or a dataset to a dataset."""
     if output is None:
         return False
-    return is_table_name(output) or (samples is None and is_dataset(paths))
+    return output_form(output) != "dataset" or (samples is None and is_dataset(paths))
 
 
 def decode_table(call: CohortCall, paths: Sequence[Path]) -> Manifest:
     """Decode the nights of a table, or of the files of a dataset, to what the call names."""
+    from stageguard.runner.decode_table import TableTask, table_source  # which one night does without
+
     assert call.output is not None
     _refuse_own_memory(call, paths)
     for folder in filter(is_folder, paths):

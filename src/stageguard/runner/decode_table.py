@@ -87,11 +87,6 @@ if TYPE_CHECKING:
 LOCK, RUN, JOINED, OLD = "lock", "run.json", "joined", "old"  # in the folder of parts
 
 
-def is_table_name(path: Path) -> bool:
-    """Whether an output is meant as one table and not as a folder."""
-    return output_form(path) != "dataset"
-
-
 @dataclass(frozen=True, slots=True)
 class TableTask:
     """A cohort's table or dataset to decode, and the table or the folder of a dataset to write."""
@@ -108,7 +103,7 @@ class TableTask:
     @property
     def is_dataset(self) -> bool:
         """Whether the output is a folder of files."""
-        return not is_table_name(self.output)
+        return output_form(self.output) == "dataset"
 
     @property
     def parts(self) -> Path:

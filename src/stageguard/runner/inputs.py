@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from stageguard.errors import FileFormatError, InputError, NoInputError, record_fault
 from stageguard.files import file_error, real_path
-from stageguard.formats.cohort_split import split_table
 from stageguard.formats.companions import (
     MOMENT_WORDS,
     START_WORDS,
@@ -455,6 +454,8 @@ def nights_of(path: Path) -> dict[str, Path]:
     is_table = re.search(r"\.(csv|tsv|parquet|pq)$", path.name.lower()) and not path.name.endswith(TSV_SUFFIX)
     if not is_table or not path.is_file():
         return {}
+    from stageguard.formats.cohort_split import split_table  # which one night does without
+
     folder = TemporaryDirectory(prefix="stageguard-")
     files: dict[str, Path] = {}
     try:
@@ -479,8 +480,10 @@ class Wanted:
 
     def check(self) -> None:
         """Refuse an unknown format, once instead of for every file."""
+        if self.format is None:
+            return
         able = {form.name for form in formats() if form.does("density") or form.does("hypnogram")}
-        if self.format is not None and self.format not in able:
+        if self.format not in able:
             named(self.format, "density")
 
 

@@ -11,22 +11,20 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from stageguard.errors import InputError, StageGuardError
-from stageguard.files import damaged_file, file_error, read_file, seekable_file
+from stageguard.errors import InputError
+from stageguard.files import file_error, read_file, seekable_file
+from stageguard.formats.arrow import decoded, faults_of_arrow, pyarrow_modules, refuse_large
 from stageguard.formats.density import MOST_EPOCHS, listed
 from stageguard.formats.file_format import ANNOTATIONS, Contents, FileFormat
 from stageguard.formats.hypnogram import stage_column
 from stageguard.formats.night import FileOptions, Night, RawDensity, RawHypnogram
 from stageguard.formats.outputs import OWN_HEAD
 from stageguard.formats.sniffing import begins_with
-from stageguard.formats.tables.delimited import MOST_COLUMNS
 from stageguard.formats.tables.frames import arrow_table, density_of_frame, stage_table
 from stageguard.formats.tools.stageguard import stage_columns
 from stageguard.formats.tools.text import from_table
-from stageguard.lazy import library
 from stageguard.night.stages import canonical_name
 
-MOST_BYTES = 2**30  # of all columns, unpacked
 COHORT_HEAD = ("id", *OWN_HEAD)
 
 
@@ -101,15 +99,6 @@ def write_cohort(nights: Sequence[Night], path: Path) -> Contents:
     return {path: stream.getvalue()}
 
 
-def decoded(table: Any) -> Any:
-    """Return a table, or a batch of one, whose texts are texts, not numbers of them."""
-    columns = [
-        column.cast(column.type.value_type) if str(column.type).startswith("dictionary") else column
-        for column in table.columns
-    ]
-    return type(table).from_arrays(columns, names=table.schema.names)
-
-
 @contextmanager
 def _open(path: Path) -> Iterator[Any]:
     """Yield a file that does not fill the memory."""
@@ -117,26 +106,8 @@ def _open(path: Path) -> Iterator[Any]:
     if b"PAR1PAR1" in read_file(path):
         raise file_error(path, "is two Parquet files, one behind the other. Are two files joined in it?")
     with faults_of_arrow(path), parquet.ParquetFile(seekable_file(path)) as file:
-        _refuse_large(path, file.metadata)
+        refuse_large(path, file.metadata)
         yield file
-
-
-@contextmanager
-def faults_of_arrow(path: Path, name: str | None = None) -> Iterator[None]:
-    """Turn errors of pyarrow for a damaged file into one line, which begins with the name."""
-    arrow, _ = pyarrow_modules(path, "reading")
-    try:
-        yield
-    except StageGuardError:
-        raise
-    except (arrow.ArrowException, OSError, ValueError, MemoryError) as error:
-        raise damaged_file(name or path, error) from None
-
-
-def pyarrow_modules(path: Path, doing: str) -> tuple[Any, Any]:
-    """Return `pyarrow` and `pyarrow.parquet`; if they are missing, the error says what to install."""
-    what = f"{path.name}: {doing} Parquet"
-    return library("pyarrow", what, "formats"), library("pyarrow.parquet", what, "formats")
 
 
 def _first_text(table: Any, name: str) -> str | None:
@@ -155,34 +126,12 @@ def _first_time(table: Any) -> datetime | None:
         return None
 
 
-def _refuse_large(path: Path, metadata: Any) -> None:
-    """Refuse a file that would fill the memory, before it is unpacked."""
-    if metadata.num_columns > MOST_COLUMNS:
-        raise file_error(path, f"has {metadata.num_columns:,} columns, expected at most {MOST_COLUMNS:,}.")
-    n_bytes = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
-    n_bytes = max(n_bytes, 8 * metadata.num_rows * metadata.num_columns)
-    if n_bytes > MOST_BYTES:
-        raise file_error(
-            path, f"would take {n_bytes / 1e6:,.0f} MB unpacked, expected at most {MOST_BYTES / 1e6:,.0f} MB."
-        )
-
-
 def _refuse_long(path: Path, n_rows: int) -> None:
     """Refuse more rows than a night may have, before they are unpacked: equal ones take hardly any bytes."""
     if n_rows > MOST_EPOCHS:
         raise file_error(
             path, f"has {n_rows:,} rows, expected at most {MOST_EPOCHS:,} epochs of one night. A table of "
             "many nights needs a column id, and an output such as out.parquet."
-        )  # fmt: skip
-
-
-def refuse_large_groups(path: Path, metadata: Any) -> None:
-    """Refuse a table of many nights with a row group that would fill the memory; each is unpacked at once."""
-    sizes = [metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups)]
-    if max(sizes, default=0) > MOST_BYTES:
-        raise file_error(
-            path, f"has a row group of {max(sizes) / 1e6:,.0f} MB, expected at most {MOST_BYTES / 1e6:,.0f} "
-            "MB. Save it with smaller row groups."
         )  # fmt: skip
 
 
