@@ -44,7 +44,7 @@ def names(found):
 @pytest.mark.parametrize("command", ["decode", "report"])
 @pytest.mark.parametrize(
     ("head", "step", "words"),
-    [("quality", -1, "Sort the rows"), ("sqi", 1, "which way does its column sqi run?"), ("quality", 1, "")],
+    [("quality", -1, "Sort the rows"), ("sqi", 1, "has the columns onset, sqi"), ("quality", 1, "")],
 )
 def test_quality_is_matched_by_time_in_every_command(run, folder, command, head, step, words):
     n_epochs = sg.read_density(folder / "n1.csv").n_epochs

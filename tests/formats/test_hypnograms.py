@@ -13,7 +13,7 @@ import stageguard as sg
 from messages import mentions, naming
 from stageguard.errors import FileFormatError
 from stageguard.formats.night import FileOptions
-from stageguard.formats.outputs import sidecar_sha256, write_decoding
+from stageguard.formats.outputs import write_decoding
 from stageguard.formats.read import is_hypnogram, read_hypnogram, read_hypnogram_file
 from stageguard.night.stages import AASM5, WNR3, WS2, StageScheme
 from stageguard.synthetic.night import simulate_night
@@ -188,7 +188,6 @@ def test_a_damaged_sidecar_is_one_line(tmp_path):
     sidecar = tmp_path / "night.hypnogram.json"
     content = json.loads(sidecar.read_text())
     content["stageguard"]["profile"] = 7
-    content["stageguard"]["sha256"] = sidecar_sha256(content)
     sidecar.write_text(json.dumps(content))
     with pytest.raises(FileFormatError, match=naming("night.hypnogram.json", "incomplete or was")):
         read_hypnogram(path)

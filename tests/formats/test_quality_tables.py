@@ -95,7 +95,7 @@ def test_a_column_that_may_run_either_way_is_asked_about(tmp_path, name):
         ("quality", [f"{value:g}" for value in BETA[1:]], ("11 rows", "12 epochs")),
         ("time\tquality", [f"soon\t{value:g}" for value in BETA], ("line 2", "'soon'")),
         ("night\tquality", rows([1] * 6 + [2] * 6, BETA), (2, "recordings by its")),
-        ("quality\tlost", rows(BETA, BETA), ("columns", "quality and lost")),
+        ("quality\tlost", rows(BETA, BETA), ("columns", "quality, lost")),
         ("onset\tquality", rows(30 * np.arange(N), [*BETA[:-1], 1.5]), ("line 13: expected a quality",)),
     ],
 )  # fmt: skip

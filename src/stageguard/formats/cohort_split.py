@@ -31,7 +31,6 @@ from stageguard.formats.outputs import (
     describe_profile,
     output_paths,
     read_sidecar,
-    sidecar_sha256,
 )
 from stageguard.formats.shared_profile import keep_profile, recorded_profile
 from stageguard.formats.tables.delimited import read_delimited
@@ -102,7 +101,6 @@ def _write_sidecars(path: Path, found: Mapping[str, Path]) -> None:
                 "strength": {"step": row["step"]},
                 "steered": sorted(steered),
             }
-            of_file["sha256"] = sidecar_sha256({"stageguard": of_file})
             text = json.dumps({"stageguard": of_file})
             write_text_atomic(output_paths(file).sidecar, text, overwrite=True)
         keep_profile(profile, next(iter(found.values())).parent)

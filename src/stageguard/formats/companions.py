@@ -14,10 +14,11 @@ from stageguard.arrays import Floats
 from stageguard.checks import MISSING_WORDS
 from stageguard.errors import PinError, did_you_mean
 from stageguard.files import file_error, read_cell
+from stageguard.formats.density import listed
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.formats.tables.probabilities import other_columns
-from stageguard.formats.tables.table import NAMELESS, Table, as_number, is_number
-from stageguard.formats.tables.times import TOLERANCE, Timing, meaning_of, read_timing
+from stageguard.formats.tables.table import Table, as_number, is_number
+from stageguard.formats.tables.times import TOLERANCE, Timing, read_timing
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.timing import Moment, seconds_between
 from stageguard.storage import location
@@ -276,20 +277,14 @@ def read_quality(path: Path) -> QualityTable:
 
 
 def _quality_column(path: Path, table: Table, header: list[str]) -> int:
-    """Return the column of quality; ask which way a column of another name runs."""
+    """Return the column of quality; another name does not say which way it runs."""
     known = [i for i, name in enumerate(header) if name in (*LOST_COLUMNS, CLEAN_COLUMN)]
     if len(known) == 1:
         return known[0]
-    if known:
-        names = " and ".join(table.header[i] for i in known)
-        raise file_error(path, f"has the columns {names}, expected one of them. Remove the other.")
-    likely = [name for name in table.header if meaning_of(name) is None and name.casefold() not in NAMELESS]
-    named = [name for name in likely if "sqi" in name.casefold() or "quality" in name.casefold()]
-    asked = (named or likely or table.header)[0]
     raise file_error(
         path,
-        f"which way does its column {asked[:40]} run? Name the column lost if 1 is lost and 0 clean, or "
-        "clean if 1 is clean and 0 lost.",
+        f"has the columns {listed(table.header)}, expected one named lost if 1 is lost and 0 clean, or clean "
+        "if 1 is clean and 0 lost.",
     )
 
 

@@ -249,7 +249,6 @@ def output_texts(
     for name in entries.keys() - {"profile"}:  # a profile is described in JSON types
         entries[name] = plain(entries[name])
     sidecar = {**column_meanings(cells, hypnogram.scheme.names), "stageguard": entries}
-    entries["sha256"] = sidecar_sha256(sidecar)
     return {files.tsv: table, files.sidecar: json_lines(sidecar) + "\n"}
 
 
@@ -258,19 +257,6 @@ def column_meanings(columns: Iterable[str], stages: Sequence[str]) -> dict[str, 
     levels = dict(zip(map(str, range(len(stages))), stages, strict=True)) | {"-1": "?"}
     meanings = COLUMNS | {"label": COLUMNS["label"] | {"Levels": levels}}
     return {name: meanings[name] for name in columns}
-
-
-def sidecar_sha256(content: Mapping[str, Any]) -> str:
-    """Return the hash of a sidecar's content without this hash, however it is indented."""
-    record = dict(content["stageguard"])
-    record.pop("sha256", None)
-    text = json.dumps({**content, "stageguard": record}, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def is_as_written(content: Mapping[str, Any]) -> bool:
-    """Whether a sidecar holds the hash of its content; without one, nothing says that it was not edited."""
-    return bool(content["stageguard"].get("sha256") == sidecar_sha256(content))
 
 
 def relative_path(path: Path, folder: Path) -> str | None:
@@ -382,13 +368,7 @@ def read_hypnogram_tsv(path: str | os.PathLike[str]) -> HypnogramTable:
 
 
 def read_sidecar(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the "stageguard" part of a sidecar."""
-    part: dict[str, Any] = read_whole_sidecar(path)["stageguard"]
-    return part
-
-
-def read_whole_sidecar(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return a whole sidecar: the meanings of columns, and the "stageguard" part."""
+    """Return the "stageguard" part of a sidecar; anything else is a FileFormatError."""
     path = location(path)
     try:
         content = json.loads(read_file(path))
@@ -396,20 +376,21 @@ def read_whole_sidecar(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise file_error(path, f"is not readable JSON ({error}).") from None
     if not isinstance(content, dict) or not isinstance(content.get("stageguard"), dict):
         raise file_error(path, "is not a sidecar of stageguard: it has no 'stageguard' entry.")
-    layout = content["stageguard"].get("layout")
+    record: dict[str, Any] = content["stageguard"]
+    layout = record.get("layout")
     if layout != LAYOUT_VERSION:
         raise file_error(
             path, f"has layout {layout!r}, this version reads {LAYOUT_VERSION}. Upgrade stageguard."
         )
-    return content
+    return record
 
 
 NOT_AS_WRITTEN = "is not what decode wrote (another SHA-256)"
 
 
-def check_recorded(path: Path, content: Mapping[str, Any], n_rows: int) -> None:
-    """Refuse a table that is not as long as its sidecar says; warn if either was changed since."""
-    recorded = content["stageguard"]["hypnogram"]
+def check_recorded(path: Path, record: Mapping[str, Any], n_rows: int) -> None:
+    """Refuse a table that is not as long as its sidecar says; warn if it was changed since."""
+    recorded = record["hypnogram"]
     n_epochs = int(recorded["n_epochs"])
     if n_rows != n_epochs:
         sidecar = output_paths(path).sidecar.name
@@ -419,12 +400,7 @@ def check_recorded(path: Path, content: Mapping[str, Any], n_rows: int) -> None:
             "cut off, or is of another night. Decode the night again.",
         )
     if hashlib.sha256(read_file(path)).hexdigest() != recorded["sha256"]:
-        text = f"{path.name}: {NOT_AS_WRITTEN}, so stages were edited, or it is of another night."
-        warn(text)
-    if not is_as_written(content):
-        sidecar = output_paths(path).sidecar.name
-        text = f"{sidecar}: {NOT_AS_WRITTEN}, so it was edited. See: stageguard verify {path.name}"
-        warn(text)
+        warn(f"{path.name}: {NOT_AS_WRITTEN}, so stages were edited, or it is of another night.")
 
 
 def change_row(change: Change) -> dict[str, Any]:

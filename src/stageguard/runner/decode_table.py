@@ -66,7 +66,6 @@ from stageguard.formats.outputs import (
     describe_profile,
     plain,
     relative_path,
-    sidecar_sha256,
 )
 from stageguard.guard.decode import check_cohort, decode
 from stageguard.guard.decoding import Decoding
@@ -166,9 +165,7 @@ class TableTask:
             "beside": [describe_file(path, text.encode()) for path, text in tables.items()],
         }
         meanings = table_meanings(self.profile.scheme.names)
-        sidecar: dict[str, Any] = {**meanings, "stageguard": plain(content)}
-        sidecar["stageguard"]["sha256"] = sidecar_sha256(sidecar)
-        return json_lines(sidecar) + "\n"
+        return json_lines({**meanings, "stageguard": plain(content)}) + "\n"
 
 
 class Chunk(NamedTuple):

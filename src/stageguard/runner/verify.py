@@ -28,11 +28,10 @@ from stageguard.formats.cohort import ID, TABLE_SUFFIXES, list_sha256, table_row
 from stageguard.formats.outputs import (
     JSON_SUFFIX,
     TSV_SUFFIX,
-    is_as_written,
     is_output,
     output_paths,
     read_hypnogram_tsv,
-    read_whole_sidecar,
+    read_sidecar,
 )
 from stageguard.formats.shared_profile import recorded_profile
 from stageguard.measures.grade import KIND, read_card
@@ -80,8 +79,7 @@ def verify_output(output: Path, source: Path | None = None) -> Verification:
     An output is a night with files of its own, or a table of nights, named by its table or its sidecar.
     """
     table, sidecar = _table_and_sidecar(output)
-    content = read_whole_sidecar(sidecar)
-    record = content["stageguard"]
+    record = read_sidecar(sidecar)
     with errors_of_record(sidecar):
         is_night = "table" not in record
         is_written = is_table_unchanged(table, record["hypnogram" if is_night else "table"])
@@ -89,7 +87,6 @@ def verify_output(output: Path, source: Path | None = None) -> Verification:
         path, input_check = check_input(sidecar, record, source)
         checks = [
             as_written("hypnogram file" if is_night else "table", table, same=is_written),
-            as_written("sidecar", sidecar, same=is_as_written(content)),
             *(profile_check, input_check),
         ]
         for described in record.get("beside", ()):
@@ -180,8 +177,7 @@ def decode_recorded(
 ) -> tuple[Decoding, tuple[str, ...]]:
     """Decode the input of an output again, as recorded; refuse an output that differs from the result."""
     files = output_paths(output)
-    content, table = read_whole_sidecar(files.sidecar), read_hypnogram_tsv(files.tsv)
-    record = content["stageguard"]
+    record, table = read_sidecar(files.sidecar), read_hypnogram_tsv(files.tsv)
     with errors_of_record(files.sidecar):
         profile, _ = check_profile(files.sidecar, record)
         options = DecodeOptions.from_dict(record["options"], table.quality)
@@ -193,7 +189,7 @@ def decode_recorded(
             )  # fmt: skip
         decoding, notes = decode_file(source, profile, options, start)
     same = np.array_equal(decoding.hypnogram.labels, table.labels)
-    if not check.ok or not same or not is_as_written(content):
+    if not check.ok or not same:
         raise file_error(
             output, f"is not what {source.name} gives, expected an output that was not edited. "
             f"See: stageguard verify {output.name}."

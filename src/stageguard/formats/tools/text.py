@@ -41,7 +41,7 @@ from stageguard.formats.outputs import (
     check_recorded,
     is_output,
     output_paths,
-    read_whole_sidecar,
+    read_sidecar,
 )
 from stageguard.formats.shared_profile import recorded_profile
 from stageguard.formats.sniffing import Sniff, integers, is_number_list, is_text, read_head
@@ -300,10 +300,9 @@ def _read_record(path: Path, n_rows: int) -> tuple[Profile, datetime | None, Rec
     sidecar = output_paths(path).sidecar
     if not is_output(path) or not sidecar.is_file():
         return None
-    content = read_whole_sidecar(sidecar)
-    record = content["stageguard"]
+    record = read_sidecar(sidecar)
     try:
-        check_recorded(path, content, n_rows)
+        check_recorded(path, record, n_rows)
         start = record["hypnogram"]["start"]
         profile = recorded_profile(sidecar, record["profile"])
         steered = frozenset(what for what in STEERED_BY if what in record["steered"])
