@@ -10,8 +10,8 @@ from itertools import combinations
 import numpy as np
 import tomli_w
 from panels import FILES, PEOPLE, panels
-from stageguard.measures.expert_errors import TABLE_FILE
 
+from stageguard.measures.expert_errors import TABLE_FILE
 from stageguard.measures.grade import graded_values
 
 SCHEMES = ("aasm5", "wldr4", "wnr3", "ws2")

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-from stageguard.measures.expert_errors import expert_errors
 
 import stageguard as sg
 from messages import mentions
 from small import refusal
 from stageguard.errors import InputError, OutputExistsError
+from stageguard.measures.expert_errors import expert_errors
 from stageguard.measures.grade import (
     LIMIT,
     Ratio,
