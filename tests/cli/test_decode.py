@@ -130,7 +130,7 @@ def test_existing_outputs_need_overwrite(run, night, tmp_path):
         ),
         (
             ["-p", "human-psg-5", "--pins", "999=R"],
-            ("night.csv", 998, 239),
+            ("night.csv", 998, 240),
         ),
         (
             ["-p", "human-psg-5", "--pins", "x=R"],

@@ -241,28 +241,25 @@ def refuse_several(table: Table, *, of_channels: bool = True) -> None:
     """
     for column, name in enumerate(table.header):
         if is_night_column(name) and (of_channels or PART_COLUMNS.get(name) != "channels"):
-            _refuse_many(table.path, name, table.column(column), table.header)
+            _refuse_many(table.path, name, table.column(column))
     for name, cells in table.index.columns:
         if is_night_column(name):
-            texts = [cell_text(cell) for cell in np.asarray(cells).tolist()]
-            _refuse_many(table.path, name, texts, table.header)
+            _refuse_many(table.path, name, [cell_text(cell) for cell in np.asarray(cells).tolist()])
 
 
-def _refuse_many(path: Where, name: str, cells: Sequence[str], header: Sequence[str]) -> None:
+def _refuse_many(path: Where, name: str, cells: Sequence[str]) -> None:
     """Refuse a table if its column `name` has several values and does not number the rows."""
     values = list(dict.fromkeys(cells))
     if len(values) < 2 or (len(values) == len(cells) and _counts(values)):
         return
     what = PART_COLUMNS.get(plain_name(name), "recordings")
-    advice = f"Keep the rows of one, for example with pandas: table[table[{name!r}] == {values[0][:40]!r}]."
+    advice = "Keep the rows of one"
     if what == "channels":
-        advice = "Keep the rows of one, or read each and put them together with sg.combine."
-    elif name.strip().casefold() == "id" and not isinstance(path, str):
-        advice = f"To decode all of them: stageguard decode {path.name} --output out.csv, or out.parquet."
-        if DECODED_COLUMNS.issubset(header):
-            advice = "Outputs of decode are read whole by compare and stats."
+        advice += ", or read each and put them together with sg.combine"
+    elif plain_name(name) == "id":
+        advice += ", or decode all of them with a table as output, such as out.csv"
     many = f"{len(values):,} {what} by its column {name} ({listed(values, 4)})"
-    raise file_error(path, f"holds {many}, expected one. {advice}")
+    raise file_error(path, f"holds {many}, expected one. {advice}.")
 
 
 def _counts(cells: Sequence[str]) -> bool:
