@@ -161,7 +161,7 @@ def test_ids_of_any_kind_name_the_nights(run, tmp_path, ids, written, suffix):
         ({"id": ["a"] * 9 + ["b"] + ["a"] * 9}, ("'a' begins again at row 11", "begins first at row 1")),
         ({"id": ["a"] * 9 + ["b "] + ["b"] * 9}, ("'b '",)),
         ({"id": [1.0] * 9 + [float("nan")] * 10}, ("row 10 has no id",)),
-        ({"subject": ["a"] * 19}, ("'id'", "folder", "for the output", "Rename 'subject' to it")),
+        ({"subject": ["a"] * 19}, ("'id'", "folder", "for the output", "subject")),
         ({"id": ["a"] * 19, "x": [1.0] * 19, **dict.fromkeys(STAGES)}, ("stages",)),
     ],
 )
@@ -227,7 +227,7 @@ def test_what_decode_wrote_is_no_input_for_it(run, tmp_path):
         ran = run("decode", tmp_path / output, "-p", PROFILE, "-o", tmp_path / "again.parquet")
         assert mentions(error_line(ran), output, "probabilities")
         ran = run("convert", tmp_path / output, "-o", tmp_path / "again.edf")
-        assert mentions(error_line(ran), "compare", "stats")
+        assert mentions(error_line(ran), "2 recordings by its column id")
 
 
 def stopping_at(number, error, decode=runs.decode):

@@ -429,13 +429,11 @@ def id_column(path: Path | str, header: Sequence[str]) -> int:
         return columns[0]
     if columns:
         raise file_error(path, f"has {len(columns)} columns {ID!r}, expected one. Keep one of them.")
-    others = [name for name in header if is_night_column(name)]
-    rename = f" Rename {others[0]!r} to it, if that names the nights." if others else ""
     raise file_error(
         path,
         f"has no column {ID!r} that names the night of each row, and the output is named as a table of many "
         "nights. If this is one night, name a folder for the output, or a .tsv. "
-        f"Columns: {listed(header)}.{rename}",
+        f"Columns: {listed(header)}.",
     )
 
 

@@ -41,7 +41,7 @@ from stageguard.formats.tools.mne import stages_of_mne
 from stageguard.formats.tools.text import from_table, read_numbered_table
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.stages import AASM5, UNSCORED_NAME, WNR3, canonical_name
+from stageguard.night.stages import AASM5, UNSCORED_NAME, canonical_name
 from stageguard.profile.stagers import stager_of_format
 
 NUMBERS = "numbers-"
@@ -160,13 +160,8 @@ def stages_of_frame(frame: Table, options: FileOptions) -> RawHypnogram:
         return in_zone(read_numbered_table(path, table, numbering, options), table.index)
     if options.format is not None:
         raise InputError(f"{path}: says itself what it is, got format={options.format!r}. Leave it out.")
-    header = set(table.header)
-    if header >= {"e", "stage", "start_sec"}:
+    if {*table.header} >= {"e", "stage", "start_sec"}:
         return from_stage_rows(path, table, options)
-    if "brain_state" in header:
-        codes = table.seconds("brain_state").tolist()
-        stages = names_of(path, codes, NUMBERINGS["accusleep"].codes, what="row", first=0)
-        return RawHypnogram(stages, scheme=WNR3)
     return in_zone(from_table(path, table, options), table.index)
 
 
@@ -206,8 +201,7 @@ def _stages_of_values(path: Path, values: list[Any], options: FileOptions) -> Ra
         if numbering is not None:
             stages = names_of(path, values, NUMBERINGS[numbering].codes, what="epoch", first=0)
             return RawHypnogram(stages, scheme=NUMBERINGS[numbering].scheme)
-        fitting = [name for name, each in NUMBERINGS.items() if set(values) <= set(each.codes)]
-        known = " or ".join(f"format={NUMBERS + each!r}" for each in fitting or NUMBERINGS)
+        known = " or ".join(f"format={NUMBERS + each!r}" for each in NUMBERINGS)
         numbers = "holds numbers, and tools number stages differently. Say whose they are"
         raise file_error(path, f"{numbers}: {known}.")
     if all(isinstance(value, str) or _is_missing(value) for value in values):

@@ -83,8 +83,6 @@ def stages_of_lines(path: Path, lines: Sequence[str], options: FileOptions) -> R
     """Return the stages of a table with a column of stages, or of text with one stage per line."""
     table = _find_table(path, lines, options)
     if table is None and (name := column_of_stages(lines, is_only=True)) is not None:
-        if lines[0].strip() == f"{name},{name}":  # of a scorer called like the index
-            name, lines = "stage", [f"{name},stage", *lines[1:]]
         options = replace(options, column=name)
         table = _find_table(path, lines, options)
     if table is not None:
