@@ -168,3 +168,18 @@ def test_a_profile_is_fitted_to_tables_as_to_files(run, tmp_path, scored):
     assert fitted[0].transitions == fitted[1].transitions
     assert fitted[0].calibration == fitted[1].calibration
     assert fitted[0].provenance["reason"] == fitted[1].provenance["reason"]
+
+
+def test_each_night_of_two_tables_in_a_folder_counts_once(run, tmp_path, nights):
+    path = write(tmp_path / "in", nights, ".csv")
+    folder = tmp_path / "out"
+    for name in ("out.csv", "out.parquet"):
+        assert run("decode", path, "-p", PROFILE, "-o", folder / name).code == 0
+    ran = run("stats", folder)
+    assert ran.code == 0, ran.err
+    assert mentions(ran.out, "Mean", "over 3 nights")
+    assert mentions(ran.out, "nights of", "out.csv", "out.parquet")
+    (folder / "other.csv").write_bytes((folder / "out.csv").read_bytes())
+    ran = run("stats", folder)
+    assert ran.code == 3
+    assert mentions(ran.err, "other.csv", "same nights as")

@@ -426,14 +426,26 @@ def _wanted_densities(profile: Profile | None, options: DecodeOptions) -> Wanted
 
 
 def with_table_nights(inputs: Inputs) -> Inputs:
-    """Replace every table that has the column id by its nights."""
+    """Replace every table that has the column id by its nights.
+
+    Of tables with the same nights, the first is read: `out.csv` and not `out.parquet`, which a remark names;
+    a table of another name may be another stager's, and fails.
+    """
     nights: list[Input] = []
+    notes: list[str] = []
+    tables: dict[frozenset[str], Path] = {}
     for night in inputs.nights:
         files = {} if night.error is not None else nights_of(night.path)
-        nights += [replace(night, path=path, id=name, table=night.path) for name, path in files.items()] or [
-            night
-        ]
-    return replace(inputs, nights=tuple(nights), is_cohort=inputs.is_cohort or len(nights) > 1)
+        first = tables.setdefault(frozenset(files), night.path) if files else night.path
+        if first == night.path:
+            of_table = [replace(night, path=path, id=name, table=first) for name, path in files.items()]
+            nights += of_table or [night]
+        elif first.with_suffix("") == night.path.with_suffix(""):
+            notes.append(f"left out, holds the nights of {first.name}: {night.path.name}")
+        else:
+            problem = f"{night.path.name}: holds the same nights as {first.name}. Name one of the two."
+            nights.append(replace(night, error=problem))
+    return Inputs(tuple(nights), (*inputs.notes, *notes), inputs.is_cohort or len(nights) > 1)
 
 
 def named_once(inputs: Inputs) -> Inputs:
