@@ -179,7 +179,7 @@ def test_each_night_of_two_tables_in_a_folder_counts_once(run, tmp_path, nights)
     assert ran.code == 0, ran.err
     assert mentions(ran.out, "Mean", "over 3 nights")
     assert mentions(ran.out, "nights of", "out.csv", "out.parquet")
-    (folder / "other.csv").write_bytes((folder / "out.csv").read_bytes())
+    (folder / "second.csv").write_bytes((folder / "out.csv").read_bytes())
     ran = run("stats", folder)
     assert ran.code == 3
-    assert mentions(ran.err, "other.csv", "same nights as")
+    assert mentions(ran.err, "second.csv", "same nights", "out.csv")
