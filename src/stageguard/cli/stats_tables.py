@@ -20,7 +20,7 @@ from stageguard.measures.cohort import (
 )
 from stageguard.measures.samples import METHOD_OF_GROUPS, METHOD_OF_TABLE, Estimate, bland_altman, estimate
 from stageguard.measures.validity import Indicator, Validity
-from stageguard.night.quantities import EARLY_WORDS, Quantity, quantity_of, steered_words
+from stageguard.night.quantities import EARLY_WORDS, Quantity, steered_words
 from stageguard.report.summary import shown, shown_rows, titled
 from stageguard.report.table import Cell, Column, Table, numbers, words
 from stageguard.report.words import accuracy_words
@@ -41,11 +41,9 @@ def column_titles(cohort: CohortTable) -> dict[str, str]:
     return {"before": "stager", "after": after, "delta": "change", "expert": "expert"}
 
 
-def early_words(cohort: CohortTable) -> list[str]:
-    """Return what the word early means, if a latency is."""
-    limits = [quantity_of(name).early_below for name in cohort.names]
-    is_early = any((values < np.array(limits)).any() for values in cohort.values.values())
-    return [EARLY_WORDS] if is_early else []
+def early_words(rows: Sequence[Sequence[Cell]]) -> list[str]:
+    """Return what the word early means, if a cell has it."""
+    return [EARLY_WORDS] if any(str(cell).partition(" early")[1] for row in rows for cell in row) else []
 
 
 def night_table(cohort: Cohort) -> Table:
@@ -65,7 +63,7 @@ def night_table(cohort: Cohort) -> Table:
         rows.append(
             (titled(quantity, quantity.short_heading, measures), *cells, *_accuracy(cohort, quantity))
         )
-    return Table([*columns, *_accuracy_column(cohort)], rows, notes=early_words(measures))
+    return Table([*columns, *_accuracy_column(cohort)], rows, notes=early_words([row[1:] for row in rows]))
 
 
 def _night_cell(quantity: Quantity, value: float, column: str) -> str:
@@ -97,9 +95,9 @@ def nights_table(cohort: CohortTable, facts: Sequence[Facts]) -> Table:
     titles = numbers(*(titled(quantity, quantity.short_heading, cohort) for quantity in rows))
     hint = "All columns: --output cohort.tsv"
     if {"before", "after"} <= cohort.values.keys():
-        hint = f"After decoding where there was any, in brackets the change by it. {hint}"
+        hint = f"In brackets: the change by decoding. {hint}"
     heads = words("sleep", "start", "end") if are_sleeps else words("night")
-    return Table([*heads, *titles], cells, notes=[*early_words(cohort), hint])
+    return Table([*heads, *titles], cells, notes=[*early_words([row[1:] for row in cells]), hint])
 
 
 def _changed_cell(cohort: CohortTable, quantity: Quantity, number: int) -> str:

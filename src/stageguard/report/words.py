@@ -323,8 +323,8 @@ def early_rem_words(decoding: Decoding) -> tuple[str, ...]:
         if event.n_removed < event.n_epochs:
             long = f"{duration(event.n_removed * seconds)} of {duration(event.n_epochs * seconds)}"
         words.append(
-            f"{decoding.profile.scheme.rem} {when} (epoch {event.epoch + 1}), {long}; the stager gave REM "
-            f"{odds(event.bout_evidence_nats / event.n_epochs)}"
+            f"{decoding.profile.scheme.rem} {when} (epoch {event.epoch + 1}), {long}; "
+            f"the stager's odds for REM {odds(event.bout_evidence_nats / event.n_epochs)}"
         )
     return tuple(words)
 
