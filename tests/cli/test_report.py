@@ -111,7 +111,7 @@ def test_nothing_is_overwritten_unasked(run, night, tmp_path):
         (["-p", PROFILE, "--expert", "gone.txt"], ("night.csv", "gone.txt", "directory")),
         (["-p", PROFILE, "--lights-off", "22:30"], ("night.csv", "'22:30'")),
         (["-p", PROFILE, "--lights-off", "soon"], ("--lights-off is 'soon', expected seconds",)),
-        (["-p", PROFILE, "--pins", "999=R"], ("night.csv", 998, "range")),
+        (["-p", PROFILE, "--pins", "999=R"], ("night.csv", 999)),
         (["-p", PROFILE, "-o", "nowhere/page.html"], ("night.csv", "cannot", "nowhere/page.html")),
     ],
 )
