@@ -107,7 +107,7 @@ def test_what_cannot_be_fitted_is_one_line(folder, run):
     assert not (folder / "x.toml").exists()
     wrong = run("fit", first, "--base", BASE, "-o", "x.json")
     assert wrong.code == 2
-    assert mentions(wrong.err.replace("\n", " "), "expected the name")
+    assert mentions(wrong.err.replace("\n", " "), "expected a name that ends in .toml")
 
 
 def test_a_fitted_profile_is_shown_with_its_table_and_decodes_a_report(folder, run):

@@ -13,11 +13,11 @@ from stageguard.cli.nights import ReadOptions, decode_night
 from stageguard.cli.outcomes import (
     MOST_ROWS,
     end,
-    first_few,
     notes_of,
     print_headline,
     print_read,
     print_review,
+    print_warnings,
 )
 from stageguard.cli.render import print_line, show
 from stageguard.cli.terminal import Console, count
@@ -179,24 +179,18 @@ def interval_table(done: Sequence[Outcome[NightIntervals]]) -> Table:
     return Table(COLUMNS, rows, facts=facts)
 
 
-def print_intervals(done: Sequence[Outcome[NightIntervals]], out: Console) -> None:
-    """Print a table per night, and what the intervals mean."""
-    for outcome in done[:MOST_ROWS]:
-        night = outcome.result
-        print_headline(outcome.file, night.facts, out, "with", night.lights)
-        rows = [
-            (_title(name), one.value, one.low, one.high, _covered(one), _why(one))
-            for name, one in night.found.items()
-        ]
-        heads = words("statistic"), numbers("value", "low", "high", digits=1), numbers("covered"), words("")
-        show(Table([each for one in heads for each in one], rows), out)
-    for sentence in _meaning([outcome.result for outcome in done]):
-        out.print(sentence)
-    print_read(notes_of(done), out)
-    if len(done) == 1:
-        out.list("Assumed", done[0].result.assumptions)
-    out.list("Warning", first_few((text for outcome in done for text in outcome.warnings), "warning"))
-    print_review(out)
+def _night_table(found: Intervals) -> Table:
+    """Return what people see of a night's intervals; why they are withheld is said below."""
+    rows = [
+        (
+            *(_title(name), one.value, one.low, one.high),
+            "n/a" if isnan(one.measured_coverage) else f"{one.measured_coverage:.0%}",
+            "withheld" if one.reason == WITHHELD else one.reason,
+        )
+        for name, one in found.items()
+    ]
+    ends = numbers("value", "low", "high", digits=1)
+    return Table((*words("statistic"), *ends, *numbers("covered"), *words("")), rows)
 
 
 def _title(name: str) -> str:
@@ -204,14 +198,6 @@ def _title(name: str) -> str:
     kind, _, stage = name.partition("_")
     keys = {each.reported_key: each.key for each in REPORTED_OF_STAGE}
     return quantity_of(f"{keys[kind]}_{stage}" if kind in keys else name).short_heading
-
-
-def _covered(one: Interval) -> str:
-    return "n/a" if isnan(one.measured_coverage) else f"{one.measured_coverage:.0%}"
-
-
-def _why(one: Interval) -> str:
-    return "withheld" if one.reason == WITHHELD else one.reason  # a sentence below says why
 
 
 def _meaning(nights: Sequence[NightIntervals]) -> Iterator[str]:
@@ -254,6 +240,16 @@ def end_intervals(
             print_line(outcome)
     elif done:
         out = Console()
-        print_intervals(done, out)
+        for outcome in done[:MOST_ROWS]:
+            night = outcome.result
+            print_headline(outcome.file, night.facts, out, "with", night.lights)
+            show(_night_table(night.found), out)
+        for sentence in _meaning([outcome.result for outcome in done]):
+            out.print(sentence)
+        print_read(notes_of(done), out)
+        if len(done) == 1:
+            out.list("Assumed", done[0].result.assumptions)
+        print_warnings(done, out)
+        print_review(out)
         out.list("Wrote", written)
     end(outcomes, notes, as_json=as_json)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from errno import ENOENT
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from click import UsageError
 
@@ -66,9 +66,6 @@ from stageguard.runner.run import collect_warnings
 from stageguard.runner.verify import decode_recorded
 from stageguard.storage import is_folder
 
-if TYPE_CHECKING:
-    from stageguard.review.opening import ReviewRequest
-
 KINDS: tuple[Kind, ...] = ("density", "hypnogram")
 Lights = tuple[Moment | None, Moment | None]
 ALIGNED_BY = "--align --expert-epoch-seconds"
@@ -76,9 +73,7 @@ ALIGNED_BY = "--align --expert-epoch-seconds"
 
 def listed_nights(what: str, names: Iterable[str]) -> list[str]:
     """Return a remark that names some nights, or nothing if there are none."""
-    names = sorted(names)
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return [f"{what}: {', '.join(names[:5])}{more}"] if names else []
+    return [f"{what}: {listed(found, 5)}"] if (found := sorted(names)) else []
 
 
 # One scored night
@@ -324,7 +319,7 @@ class Experts:
     @property
     def names(self) -> list[str]:
         """The nights of a folder or table."""
-        return list(self._found)
+        return list(self._found or self._named)
 
     @property
     def is_one_file(self) -> bool:
@@ -665,64 +660,9 @@ def one_card(found: Sequence[GradeFacts], stager: str | None, cohort: str | None
 # Nights to be reviewed
 
 
-@dataclass(frozen=True, slots=True)
-class ReviewedNights:
-    """The nights to review, and remarks on what was left out."""
-
-    nights: tuple[Input, ...]
-    notes: tuple[str, ...] = ()
-
-    def requests(
-        self,
-        profile: Profile | None,
-        options: DecodeOptions,
-        *,
-        lights: Lights,
-        start: datetime | None,
-        scoring_format: str | None,
-    ) -> list[ReviewRequest]:
-        """Return what to open: lights and start by the options, else as a list has them."""
-        from stageguard.review.opening import ReviewRequest
-
-        requests = []
-        for night in self.nights:
-            by_list = lights_of(night, *lights) if night.is_listed else None
-            off, on = lights if by_list is None else (by_list.off, by_list.on)
-            requests.append(
-                ReviewRequest(
-                    night.path,
-                    profile,
-                    replace(options, lights_off=off, lights_on=on),
-                    start if start is not None else night.start,
-                    night.scoring,
-                    scoring_format,
-                    night.edf,
-                    night_name=night.id if night.is_listed else None,
-                    error=night.error,
-                )
-            )
-        return requests
-
-    def with_files(self, edf: Path | None, scoring: Path | None) -> ReviewedNights:
-        """Return nights with their recordings and scorings: each a file, or a folder with one for each."""
-        names, notes = [night.id for night in self.nights], list(self.notes)
-        found = []
-        for option, source, find in (("--edf", edf, _recordings), ("--scoring", scoring, _scorings)):
-            files = {} if source is None else _matched(option, source, names, find)
-            notes += listed_nights(f"without {option}", set(names) - set(files)) if files else []
-            found.append(files)
-        nights = [
-            replace(
-                night, edf=found[0].get(night.id, night.edf), scoring=found[1].get(night.id, night.scoring)
-            )
-            for night in self.nights
-        ]
-        return ReviewedNights(tuple(nights), tuple(notes))
-
-
 def find_reviewed(
     files: Sequence[Path], samples: Path | None, profile: Profile | None, options: DecodeOptions
-) -> ReviewedNights:
+) -> Inputs:
     """Return the nights that files, folders and a sample list name.
 
     They are probabilities with a profile, else outputs of `decode`.
@@ -740,12 +680,26 @@ def find_reviewed(
             notes += found.notes
         else:
             nights += [Input(output, night_id(output)) for output in _outputs(path)]
-    if samples is not None:
-        if not nights:
-            return ReviewedNights(tuple(_listed(samples)))
+    if samples is not None and nights:
         nights, more = describe_by(samples, nights)
         notes += more
-    return ReviewedNights(tuple(nights), tuple(notes))
+    elif samples is not None:
+        nights = _listed(samples)
+    return Inputs(tuple(nights), tuple(notes))
+
+
+def with_files(found: Inputs, edf: Path | None, scoring: Path | None) -> Inputs:
+    """Return nights with their recordings and scorings: each a file, or a folder with one for each."""
+    names, notes = [night.id for night in found.nights], list(found.notes)
+    edfs = {} if edf is None else _matched("--edf", edf, names)
+    scorings = {} if scoring is None else _matched("--scoring", scoring, names)
+    for option, files in (("--edf", edfs), ("--scoring", scorings)):
+        notes += listed_nights(f"without {option}", set(names) - set(files)) if files else []
+    nights = (
+        replace(night, edf=edfs.get(night.id, night.edf), scoring=scorings.get(night.id, night.scoring))
+        for night in found.nights
+    )
+    return Inputs(tuple(nights), tuple(notes))
 
 
 def _listed(path: Path) -> list[Input]:
@@ -772,12 +726,7 @@ def _outputs(path: Path) -> list[Path]:
     return outputs
 
 
-Matched = dict[str, Path]
-
-
-def _matched(
-    option: str, source: Path, names: Sequence[str], find: Callable[[Path, Sequence[str]], Matched]
-) -> Matched:
+def _matched(option: str, source: Path, names: Sequence[str]) -> dict[str, Path]:
     """Return the file for each night: the one file, or those of a folder that have the nights' names."""
     if not is_folder(source):
         if len(names) > 1:
@@ -786,42 +735,27 @@ def _matched(
                 "like the nights, or a list (--list)."
             )
         return {names[0]: source}
-    files = find(source, names)
-    known = {name: files[name] for name in names if name in files}
+    files = Experts(source) if option == "--scoring" else Experts(None, recording_files(source))
+    known = {name: path for name in names if (path := files.path_for(name)) is not None}
     if not known:
         raise InputError(
-            f"no file in {source} is named like a night: there are {listed([*files], 3)}, and the nights are "
-            f"{listed(names, 3)}. Expected the same names."
+            f"no file in {source} is named like a night: there are {listed(files.names, 3)}, and the nights "
+            f"are {listed(names, 3)}. Expected the same names."
         )
     return known
 
 
-def recording_files(folder: Path) -> list[Path]:
-    """Return the recordings in a folder."""
+def recording_files(folder: Path) -> dict[str, Path]:
+    """Return the recordings in a folder by the name of their night; two of one name are an error."""
     from stageguard.formats.recordings.read import SUFFIXES
 
-    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES)
-    if not files:
-        raise InputError(
-            f"{folder} holds no recording. Expected files named {', '.join(SUFFIXES)}; for a dataset in its "
-            "own layout, name it with --dataset."
-        )
-    return files
-
-
-def _recordings(folder: Path, _: Sequence[str]) -> Matched:
-    """Return recordings by the name of their night; two of one name are an error."""
-    found: Matched = {}
-    for path in recording_files(folder):
+    found: dict[str, Path] = {}
+    for path in sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES):
         other = found.setdefault(night_id(path), path)
         if other is not path:
             raise InputError(
                 f"{other.name} and {path.name} are both named like night {night_id(path)!r}. Keep one."
             )
+    if not found:
+        raise InputError(f"{folder} holds no recording. Expected files named {', '.join(SUFFIXES)}.")
     return found
-
-
-def _scorings(folder: Path, names: Sequence[str]) -> Matched:
-    experts = Experts(folder)
-    found = {name: path for name in names if (path := experts.path_for(name)) is not None}
-    return found or dict.fromkeys(experts.names, folder)

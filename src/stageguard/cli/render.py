@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,11 @@ from stageguard.files import write_together
 from stageguard.report.table import Piece, Table
 from stageguard.runner.stopping import unstopped
 
-TABLE_SUFFIXES = (".tsv", ".md", ".tex")
 
-
-def check_output(path: Path | None, suffixes: Sequence[str]) -> None:
+def check_suffix(path: Path | None, *suffixes: str, option: str = "--output") -> None:
     """Refuse a name of an output whose suffix does not say what to write."""
     if path is not None and path.suffix.lower() not in suffixes:
-        expected = " or ".join(suffixes)
-        raise UsageError(f"--output is {str(path)!r}, expected a name that ends in {expected}.")
+        raise UsageError(f"{option} is {str(path)!r}, expected a name that ends in {' or '.join(suffixes)}.")
 
 
 def write_tables(

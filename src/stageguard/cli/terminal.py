@@ -81,8 +81,9 @@ class Console:
             if number or headed:
                 self._write_row(row, widths, right, indent)
             if headed and number == 0:
-                rule = self._rule() * (sum(widths) + GAP * (len(widths) - 1))
-                self._write(" " * indent + rule)
+                has_line = "─".encode(_encoding(self._stream), "replace") != b"?"
+                rule = "─" if has_line else "-"
+                self._write(" " * indent + rule * (sum(widths) + GAP * (len(widths) - 1)))
 
     def _widths(self, cells: Sequence[Sequence[Text]], right: Sequence[bool], indent: int) -> Widths:
         """Return the widths of columns; texts are broken into lines if the table would be too wide."""
@@ -119,14 +120,6 @@ class Console:
         return "".join(
             f"\x1b[{code}m{run}\x1b[0m" if code else run for code, (_, run) in zip(codes, runs, strict=True)
         )
-
-    def _rule(self) -> str:
-        """Return the character of a rule, one that the stream has."""
-        try:
-            "─".encode(getattr(self._stream, "encoding", None) or "utf-8")
-        except UnicodeEncodeError:
-            return "-"
-        return "─"
 
     def _write(self, line: str) -> None:
         self._stream.write(line.rstrip() + "\n")
@@ -262,23 +255,24 @@ def json_text(value: Any, levels: int = 2) -> str:
     from stageguard.formats.outputs import plain
 
     text = json_lines(plain(value), ensure_ascii=False, levels=levels)
-    if not text.replace("\n", "").isprintable():  # JSON escapes only some of what a terminal obeys
-        return json_lines(plain(value), levels=levels)
-    try:
-        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
-    except UnicodeEncodeError:
-        return json_lines(plain(value), levels=levels)
-    return text
+    has_all = text == text.encode(code := _encoding(sys.stdout), "replace").decode(code)
+    if has_all and text.replace("\n", "").isprintable():  # JSON escapes only some of what a terminal obeys
+        return text
+    return json_lines(plain(value), levels=levels)
+
+
+def _encoding(stream: TextIO) -> str:
+    return getattr(stream, "encoding", None) or "utf-8"
 
 
 @contextmanager
-def progress_bar(what: str, *, quiet: bool) -> Iterator[Callable[..., None] | None]:
+def progress_bar(what: str, *, quiet: bool) -> Iterator[Callable[..., None]]:
     """Yield a function that says how far the work is (total, completed, description).
 
-    It writes one line to standard error, which disappears at the end; without a terminal it is None.
+    It writes one line to standard error, which disappears at the end; without a terminal nothing.
     """
     if quiet or not sys.stderr.isatty():
-        yield None
+        yield lambda **_: None
         return
     console, begun, said = Console(stderr=True), monotonic(), -SECONDS_BETWEEN
 
@@ -316,8 +310,7 @@ def outcome_bar(
         def on_outcome(outcome: Outcome[Any]) -> None:
             if show is not None:
                 show(outcome)
-            if move is not None:
-                move(total=n_nights, completed=next(numbers))
+            move(total=n_nights, completed=next(numbers))
 
         yield on_outcome
 
@@ -327,5 +320,4 @@ def progress(items: Iterable[Item], what: str, n_items: int, *, quiet: bool) -> 
     with progress_bar(what, quiet=quiet or n_items < 2) as move_bar:
         for number, item in enumerate(items, 1):
             yield item
-            if move_bar is not None:
-                move_bar(total=n_items, completed=number)
+            move_bar(total=n_items, completed=number)

@@ -31,7 +31,7 @@ from stageguard.cli.outcomes import MOST_ROWS, end, first_few, run_shown, short_
 from stageguard.cli.render import Answer, print_line
 from stageguard.cli.terminal import count, error_text, naming_nights, with_names
 from stageguard.errors import InputError, StageGuardError, warn
-from stageguard.files import make_folder, real_path, write_text_atomic
+from stageguard.files import make_folder, write_text_atomic
 from stageguard.formats.density import listed
 from stageguard.measures.agreement import Agreement, agreement, merged_pairs, swapped_words
 from stageguard.measures.experts import (
@@ -308,7 +308,7 @@ class Merged:
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, apart from paths."""
         odd = disagreeing(self.kappas)
-        each = zip(self.files, self.soft, with_others(self.kappas), strict=True)
+        each = zip(self.files, self.soft, map(mean_known, self.kappas.tolist()), strict=True)
         return {
             "method": self.method,
             "stages": self.consensus.scheme.names,
@@ -333,30 +333,29 @@ class Merger:
     def merge(self, files: list[Path], output: Path) -> Merged:
         """Write the consensus, and return it."""
         _refuse_adjudicated(files)
-        panel = [replace(self._read(path), scorer=path.stem) for path in files]
-        panel = _on_one_night(panel, files)
+        panel: list[Hypnogram] = []
+        for path in files:
+            panel.append(replace(self._read(path, panel), scorer=path.stem))
         with naming_nights(list(map(str, files))):
             refuse_copies(panel)
         merged = consensus(panel, self.method)
         write_text_atomic(output, _votes(merged, panel), overwrite=self.overwrite, spare=files)
         return Merged(self.method, files, merged, soft_agreement(panel), scorer_kappas(panel), output)
 
-    def _read(self, path: Path) -> Hypnogram:
-        """Read a scoring; errors name its file."""
+    def _read(self, path: Path, others: Sequence[Hypnogram]) -> Hypnogram:
+        """Read a scoring, on the epochs of the others; errors name its file."""
         try:
             if path.name.endswith(REVIEW_SUFFIX):
-                return read_reviewed([path]).experts[0]
-            return read_scored(path, self.options).final
+                scoring = read_reviewed([path]).experts[0]
+            else:
+                scoring = read_scored(path, self.options).final
+            return on_epochs_of(others[0] if others else scoring, scoring)
         except StageGuardError as error:
             raise InputError(error_text(error, path)) from None
 
 
 def compare_experts(files: Sequence[Path], output: Path, merger: Merger, *, as_json: bool) -> None:
     """Merge the scorings of one night, or of the nights that a folder for each expert holds."""
-    seen: dict[Path, Path] = {}
-    for path in files:
-        if (first := seen.setdefault(real_path(path), path)) is not path:
-            raise UsageError(f"{str(first)!r} and {str(path)!r} are one file, expected each scorer once.")
     are_folders = len(files) > 1 and all(is_folder(path) for path in files)
     if are_folders:
         panels, notes = _panels(files)
@@ -402,11 +401,6 @@ def _panels(folders: Sequence[Path]) -> tuple[dict[str, list[Path]], list[str]]:
     return panels, listed_nights("not in every folder, so left out", set(names) - set(panels))
 
 
-def with_others(kappas: Floats) -> list[float]:
-    """Return the mean kappa of each scorer with the others; NaN without one."""
-    return [mean_known(row) for row in kappas.tolist()]
-
-
 def mean_known(values: Iterable[float]) -> float:
     """Return the mean of the values that are not NaN; NaN without any."""
     known = [value for value in values if not isnan(value)]
@@ -419,7 +413,7 @@ def _experts_answer(nights: Sequence[Merged], scorers: Sequence[str], output: Pa
     kappas = np.apply_along_axis(mean_known, 0, stacked)
     columns = {
         "soft agreement": [mean_known(each) for each in zip(*(night.soft for night in nights), strict=True)],
-        "κ with others": with_others(kappas),
+        "κ with others": [mean_known(row) for row in kappas.tolist()],
     }
     rows = list(zip(scorers, *columns.values(), strict=True))
     one = nights[0]
@@ -435,17 +429,6 @@ def _experts_answer(nights: Sequence[Merged], scorers: Sequence[str], output: Pa
             "Wrote": [output],
         },
     )
-
-
-def _on_one_night(panel: list[Hypnogram], files: Sequence[Path]) -> list[Hypnogram]:
-    """Return scorings on the epochs of the first; errors name the files."""
-    matched = []
-    for scoring, path in zip(panel, files, strict=True):
-        try:
-            matched.append(on_epochs_of(panel[0], scoring))
-        except InputError as error:
-            raise InputError(f"{path.name}: {error}") from None
-    return matched
 
 
 def _refuse_adjudicated(files: Sequence[Path]) -> None:

@@ -131,8 +131,7 @@ def _check_copy(name: str, folder: Path, options: Sequence[str], *, deep: bool, 
     with progress_bar("Checking", quiet=as_json) as move_bar:
 
         def step(name: str, number: int, total: int) -> None:
-            if move_bar is not None:
-                move_bar(total=total, completed=number, description=one_line(name)[:80])
+            move_bar(total=total, completed=number, description=one_line(name)[:80])
 
         reader: dict[str, Any] = opt.parse_dataset_options(options, "--dataset-option")
         found = check(dataset(name), folder, deep=deep, on_step=step, **reader)

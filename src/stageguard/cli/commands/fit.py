@@ -17,6 +17,7 @@ from stageguard.cli import options as opt
 from stageguard.cli.command import command, more, option, packed
 from stageguard.cli.nights import Experts, ReadOptions, argmax_of, read_expert, read_options, read_scoring
 from stageguard.cli.outcomes import end, run_shown
+from stageguard.cli.render import check_suffix
 from stageguard.cli.terminal import Console, count, naming_nights, one_line, print_json, progress_bar
 from stageguard.errors import InputError
 from stageguard.files import check_apart, exists_error
@@ -101,8 +102,7 @@ def fit(
     --------
     stageguard fit nights --expert experts --base human-psg-5 --output lab.toml
     """
-    if output.suffix != ".toml":
-        raise UsageError(f"--output is {str(output)!r}, expected the name of a .toml file.")
+    check_suffix(output, ".toml")
     rows = {} if subjects is None else read_subjects(subjects)
     _refuse_split_subjects(rows)
     named = {name: row.expert for name, row in rows.items() if row.expert is not None}
@@ -152,8 +152,7 @@ def fit(
     ):
 
         def watch(at: FitProgress) -> None:
-            if move_bar:
-                move_bar(total=at.total, completed=at.done, description=one_line(at.what).capitalize())
+            move_bar(total=at.total, completed=at.done, description=one_line(at.what).capitalize())
 
         report = fit_report(
             [night.experts for night in nights],

@@ -22,6 +22,7 @@ from stageguard.cli.nights import (
     scored_reading_options,
 )
 from stageguard.cli.outcomes import end, print_warnings, run_shown
+from stageguard.cli.render import check_suffix
 from stageguard.cli.terminal import Console, one_line, print_json
 from stageguard.errors import InputError
 from stageguard.files import check_apart, check_places, write_together
@@ -126,8 +127,7 @@ def _places(output: Path | None, *, overwrite: bool) -> list[Path]:
     """Return the files to write; refuse them before minutes of work."""
     if output is None:
         return []
-    if output.suffix.lower() not in (PAGE, CARD):
-        raise UsageError(f"--output is {str(output)!r}, expected a name that ends in {PAGE} or {CARD}.")
+    check_suffix(output, PAGE, CARD)
     places = [output] if output.suffix.lower() == CARD else [output, output.with_suffix(CARD)]
     check_places(places, overwrite=overwrite)
     return places
@@ -166,9 +166,7 @@ def _show(
         over = [f">÷ {cohort}" for cohort in cohorts_of(card)]
         cells = [(row["heading"], row["error"], *row["about"]) for row in grade_rows(card)]
         out.table(("statistic", ">error", *over), cells)
-    for sentence in group_words(card):
-        out.print(sentence)
-    for sentence in method_words(card):
+    for sentence in (*group_words(card), *method_words(card)):
         out.print(sentence)
     print_warnings([outcome for outcome in outcomes if outcome.ok], out)
     out.list("Wrote", written)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -121,21 +121,29 @@ def report(
         raise UsageError(f"--input goes with a .hypnogram.tsv, and {night.name} is none.")
     measuring = StatisticsOptions("aasm", *lights, lights_on_phase=lights_on_phase)
     if table is not None:
-        reading = read_options(
-            cohort_reading(options, companions, scoring_format),
-            profile=profile,
-            start=start,
-            decode=profile is not None,
+        page = output or _default_page(night)
+        check_places([page], overwrite=overwrite)  # before minutes of work
+        if companions or options != DecodeOptions(options.density):
+            theirs = "--quality, --pins, --cohort, --stager and --trained"
+            raise UsageError(f"{theirs} go with one night's decoding.")
+        given = ReadOptions(density=options.density, scoring_format=scoring_format)
+        reading = read_options(given, profile=profile, start=start, decode=profile is not None)
+        reader = CohortReader.of(reading, measuring, by, expert, grade)
+        reader.refuse_one_expert("--expert")
+        inputs = Inputs(tuple(Input(path, name, table=night) for name, path in table.items()))
+        if not table:
+            inputs = named_once(find_scored([night], None, reading))
+        work = partial(_reported, reader)
+        outcomes = run_shown(
+            work, inputs.nights, "Measuring", quiet=as_json, jobs=1 if jobs is None else jobs
         )
-        report_cohort(
-            *(night, table, reading, measuring, expert, output),
-            title=title,
-            grade=grade,
-            by=by,
-            jobs=1 if jobs is None else jobs,
-            overwrite=overwrite,
-            as_json=as_json,
-        )
+        if done := succeeded(outcomes):
+            about = _about(title, reader, inputs, outcomes, night, page)
+            html = cohort_page([_with_warnings(outcome) for outcome in done], about)
+            spare = inputs.files(expert, by, grade)
+            write_text_atomic(page, html, overwrite=overwrite, spare=spare)
+        _say(outcomes, page if done else None, inputs.notes, as_json=as_json)
+        end(outcomes, as_json=as_json)
         return
     if by is not None or jobs is not None:
         name = "--jobs" if by is None else "--by"
@@ -162,8 +170,8 @@ def report(
         print_error(error, night)
         raise Exit(1) from None
     if as_json:
-        about = {"file": str(night), "ok": True, "notes": list(notes), "warnings": warned}
-        print_json(summary.to_dict() | about | {"outputs": {"html": str(page)}})
+        outcome = {"file": str(night), "ok": True, "notes": list(notes), "warnings": warned}
+        print_json(summary.to_dict() | outcome | {"outputs": {"html": str(page)}})
         return
     out = Console()
     print_summary(str(night), summary, out)
@@ -236,13 +244,6 @@ def _reported(reader: CohortReader, night: Input) -> ReportedRow:
     return ReportedRow(row, read.group, read.look_at)
 
 
-def _nights(source: Path, table: Mapping[str, Path], reading: ReadOptions) -> Inputs:
-    """Return the nights; a second night of the same name fails."""
-    if table:
-        return Inputs(tuple(Input(path, name, table=source) for name, path in table.items()))
-    return named_once(find_scored([source], None, reading))
-
-
 def cohort_at(path: Path) -> dict[str, Path] | None:
     """Return a file per night for a table of many nights, or None for a single night.
 
@@ -253,59 +254,27 @@ def cohort_at(path: Path) -> dict[str, Path] | None:
     return {} if is_folder(path) or is_sample_list(path) else nights_of(path) or None
 
 
-def cohort_reading(
-    options: DecodeOptions, companions: opt.Companions, scoring_format: str | None
-) -> ReadOptions:
-    """Return how to read the files of a cohort; refuse options that belong to one night."""
-    if companions or options != DecodeOptions(options.density):
-        raise UsageError("--quality, --pins, --cohort, --stager and --trained go with one night's decoding.")
-    return ReadOptions(density=options.density, scoring_format=scoring_format)
-
-
-def report_cohort(
-    source: Path,
-    table: Mapping[str, Path],
-    reading: ReadOptions,
-    measuring: StatisticsOptions,
-    expert: Path | None,
-    output: Path | None,
-    *,
+def _about(
     title: str | None,
-    grade: Path | None,
-    by: Path | None,
-    jobs: int,
-    overwrite: bool,
-    as_json: bool,
-) -> None:
-    """Measure the nights, write the page, and print failures.
-
-    `source` is a folder, a pattern, a list or a table; `table` the nights of a table.
-    """
-    page = output or _default_page(source)
-    check_places([page], overwrite=overwrite)  # before minutes of work
-    reader = CohortReader.of(reading, measuring, by, expert, grade)
-    reader.refuse_one_expert("--expert")
-    inputs = _nights(source, table, reading)
-    outcomes = run_shown(partial(_reported, reader), inputs.nights, "Measuring", quiet=as_json, jobs=jobs)
-    done = succeeded(outcomes)
-    if done:
-        rows = [_with_warnings(outcome) for outcome in done]
-        groups = [(outcome.id, outcome.result.group) for outcome in done]
-        group_of, subjects = grouping(groups, reader.groups)
-        earlier, unread = _failed_before(source)
-        about = About(
-            title if title is not None else real_path(source).name,
-            group_of,
-            subjects,
-            _links([row.id for row in rows], source, page),
-            [*(_failure(outcome) for outcome in outcomes if not outcome.ok), *earlier],
-            [*inputs.notes, *reader.group_notes(groups), *unread],
-            reader.card,
-        )
-        spare = inputs.files(expert, by, grade)
-        write_text_atomic(page, cohort_page(rows, about), overwrite=overwrite, spare=spare)
-    _say(outcomes, page if done else None, inputs.notes, as_json=as_json)
-    end(outcomes, as_json=as_json)
+    reader: CohortReader,
+    inputs: Inputs,
+    outcomes: Sequence[Outcome[ReportedRow]],
+    source: Path,
+    page: Path,
+) -> About:
+    """Return what the page says besides the rows of nights; `source` names them."""
+    groups = [(outcome.id, outcome.result.group) for outcome in succeeded(outcomes)]
+    group_of, subjects = grouping(groups, reader.groups)
+    earlier, unread = _failed_before(source)
+    return About(
+        title if title is not None else real_path(source).name,
+        group_of,
+        subjects,
+        _links([name for name, _ in groups], source, page),
+        [*(_failure(outcome) for outcome in outcomes if not outcome.ok), *earlier],
+        [*inputs.notes, *reader.group_notes(groups), *unread],
+        reader.card,
+    )
 
 
 def _default_page(source: Path) -> Path:
@@ -332,32 +301,26 @@ def _failed_before(source: Path) -> tuple[list[Failure], list[str]]:
     try:
         rows = read_table(path)
     except (StageGuardError, OSError, ValueError) as error:  # another layout, or not text
-        return [], [
-            f"{path.name} cannot be read ({type(error).__name__}): what decode failed on is not listed"
-        ]
-    columns = set(FAILURE_COLUMNS) - {"file"}
-    return [
-        Failure(row["id"], f"decode: {row['error']}", row.get("file", ""))
-        for row in rows
-        if columns <= row.keys()
-    ], []
+        why = f"cannot be read ({type(error).__name__})"
+        return [], [f"{path.name} {why}: what decode failed on is not listed"]
+    rows = [row for row in rows if {*FAILURE_COLUMNS} - {"file"} <= row.keys()]
+    return [Failure(row["id"], f"decode: {row['error']}", row.get("file", "")) for row in rows], []
 
 
 def _links(names: Sequence[str], source: Path, page: Path) -> dict[str, str]:
     """Return links from the cohort's page to the existing pages of nights, by night."""
-    beside = source if is_folder(source) else source.parent
     links: dict[str, str] = {}
-    for folder in dict.fromkeys((page.parent, beside)):  # links beside the nights replace the others
-        there = {path.name for path in folder.iterdir()} if is_folder(folder) else set()
-        if real_path(folder) == real_path(page.parent):
-            there.discard(page.name)
+    # links beside the nights replace the others
+    for folder in dict.fromkeys((page.parent, source if is_folder(source) else source.parent)):
         start = relative_path(folder, page.parent)
-        if start is None:  # in another store
+        if start is None or not is_folder(folder):  # in another store, or not there yet
             continue
+        there = {path.name for path in folder.iterdir()}
+        there -= {page.name} if real_path(folder) == real_path(page.parent) else set()
         for name in names:
-            file_name = next((file for file in (name + REPORT_SUFFIX, f"{name}.html") if file in there), None)
-            if file_name is not None:
-                links[name] = "./" + quote(Path(start, file_name).as_posix())
+            for file in (f"{name}.html", name + REPORT_SUFFIX):
+                if file in there:
+                    links[name] = "./" + quote(Path(start, file).as_posix())
     return links
 
 

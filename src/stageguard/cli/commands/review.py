@@ -6,6 +6,7 @@ import getpass
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from webbrowser import open_new_tab
@@ -16,17 +17,19 @@ from click.exceptions import Exit
 
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, more, option
-from stageguard.cli.nights import find_reviewed
+from stageguard.cli.nights import find_reviewed, with_files
 from stageguard.cli.terminal import Console, count, print_error
 from stageguard.night.timing import Moment
 from stageguard.profile.profile import Profile
 from stageguard.report.summary import shown
 from stageguard.review.cohort import Cohort
 from stageguard.review.dispute import Comparison
+from stageguard.review.opening import ReviewRequest
 from stageguard.review.review import ReviewSession
 from stageguard.review.server import ReviewServer
 from stageguard.review.targets import parse_targets
 from stageguard.runner.decode_one import DecodeOptions
+from stageguard.runner.inputs import lights_of
 
 
 @command
@@ -92,14 +95,22 @@ def review(
     if adjudicate is not None and until is not None:
         raise UsageError("--adjudicate decides every difference, whatever --until says. Leave one out.")
     loaded = None if profile is None else Profile.load(profile)
-    found = find_reviewed(nights, samples, loaded, options).with_files(edf, scoring)
+    found = with_files(find_reviewed(nights, samples, loaded, options), edf, scoring)
     paths = [night.path for night in found.nights]
     options = companions.add_to(options, paths, loaded)
     if output is not None and output.suffix == ".jsonl" and len(paths) > 1:
         raise UsageError(f"--output is one file for {count(len(paths), 'night')}, expected a folder.")
     if output is not None and output.suffix and output.suffix != ".jsonl":
         raise UsageError(f"--output is {output.name!r}, expected a folder or the name of a .jsonl file.")
-    asked = found.requests(loaded, options, lights=lights, start=start, scoring_format=scoring_format)
+    asked = []
+    for night in found.nights:
+        by_list = lights_of(night, *lights) if night.is_listed else None
+        off, on = lights if by_list is None else (by_list.off, by_list.on)
+        between_lights = replace(options, lights_off=off, lights_on=on)
+        since = night.start if start is None else start
+        name = night.id if night.is_listed else None
+        files = night.scoring, scoring_format, night.edf
+        asked.append(ReviewRequest(night.path, loaded, between_lights, since, *files, name, night.error))
     session = ReviewSession(
         asked,
         scorer or _account(),

@@ -32,7 +32,7 @@ from stageguard.cli.nights import (
     scored_reading_options,
 )
 from stageguard.cli.outcomes import MOST_ROWS, end, first_few, length_words, look_at, run_shown
-from stageguard.cli.render import Answer, print_line, write_tables
+from stageguard.cli.render import Answer, check_suffix, print_line, write_tables
 from stageguard.cli.stats_tables import (
     SUFFIXES,
     errors_table,
@@ -145,16 +145,12 @@ def stats(
     --------
     stageguard stats decoded --by groups.tsv --expert experts --output cohort.tsv
     """
-    if output is not None and output.suffix.lower() != ".tsv":
-        raise UsageError(f"--output is {str(output)!r}, expected a name that ends in .tsv.")
+    check_suffix(output, ".tsv")
+    check_suffix(paper, *SUFFIXES, option="--table")
     if (sleeps or intervals) and any((paper, lights_on_phase, by, expert, grade, sleeps and intervals)):
         which = "--intervals" if intervals else "--sleeps"
         raise UsageError(f"{which} takes none of --table, --lights-on-phase, --by, --expert and --grade.")
     if paper is not None:
-        if paper.suffix.lower() not in SUFFIXES:
-            raise UsageError(
-                f"--table is {str(paper)!r}, expected a name that ends in {', '.join(SUFFIXES)}."
-            )
         check_places([paper], overwrite=overwrite)  # before minutes of work
         if output is not None and real_path(paper) == real_path(output):
             raise UsageError("--table and --output name one file, expected two.")
@@ -358,7 +354,7 @@ def _facts(read: MeasuredInput) -> Facts:
     )
 
 
-def _and_failed(problem: str | str, failed: Sequence[str]) -> InputError:
+def _and_failed(problem: str, failed: Sequence[str]) -> InputError:
     """Return a problem of the other nights, with those that failed before: they may be its cause."""
     if not failed:
         return InputError(problem)

@@ -127,8 +127,7 @@ def run(
         def report(done: int, total: int, key: str) -> None:
             nonlocal n_done
             n_done = done
-            if move_bar is not None:
-                move_bar(total=total, completed=done, description=key)
+            move_bar(total=total, completed=done, description=key)
 
         try:
             with stoppable():

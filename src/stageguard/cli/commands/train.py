@@ -106,20 +106,19 @@ def _tables(said: TrainingConfig, profile: Profile, folder: Path, *, quiet: bool
     return tables
 
 
-def _watcher(move_bar: Callable[..., None] | None, *, quiet: bool) -> Callable[[TrainingProgress], None]:
+def _watcher(move_bar: Callable[..., None], *, quiet: bool) -> Callable[[TrainingProgress], None]:
     """Return a function that shows the parts of the loss on a bar, or without a bar a line per evaluation."""
-    kappa = ""
+    kappa, has_bar = "", sys.stderr.isatty() and not quiet
 
     def watch(progress: TrainingProgress) -> None:
         nonlocal kappa
-        parts = progress.parts if move_bar or progress.means is None else progress.means
+        parts = progress.parts if has_bar or progress.means is None else progress.means
         losses = "  ".join(f"{name} {value:.3f}" for name, value in parts.items())
         if progress.score is not None:
             kappa = f"  validation kappa {progress.score.kappa:.3f}"
         text = f"{losses}{kappa}".replace("_", "-")
-        if move_bar:
-            move_bar(total=progress.n_steps, completed=progress.step, description=text)
-        elif progress.score is not None and not quiet:
+        move_bar(total=progress.n_steps, completed=progress.step, description=text)
+        if not has_bar and progress.score is not None and not quiet:
             print(f"step {progress.step} of {progress.n_steps}: {text}", file=sys.stderr)
 
     return watch
