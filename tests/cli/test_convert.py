@@ -192,8 +192,8 @@ def test_nights_that_differ_are_averaged_when_told_how(run, stagers, tmp_path):
         (["s1.csv", "--average"], 2, "one file, expected two or more"),
         (
             ["s1.csv", "s2.csv", "--average", "--weights", "1"],
-            2,
-            "--weights has 1, expected one for",
+            1,
+            "expected 2 numbers, one per density",
         ),
         (["s1.csv", "s2.csv", "--average", "--weights", "a,b"], 2, "expected numbers such as 2,1,1"),
         (["s1.csv", "s2.csv", "--weights", "1,2"], 2, "--weights and --align go with --average"),

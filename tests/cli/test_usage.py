@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli_runner import Runner, all_commands, examples_of
-from stageguard.cli.app import WENT, stageguard
+from stageguard.cli.app import stageguard
 
 
 @pytest.mark.parametrize("path", all_commands())
@@ -79,10 +79,3 @@ def test_help_is_shown_wherever_it_is_asked_for(capsys):
         assert ran.out.startswith("Usage: stageguard ")
     assert run().code == 2
     assert run("profiles", "show", "--", "-h").code == 1  # a name, and no such profile
-
-
-@pytest.mark.parametrize("name", WENT)
-def test_a_command_that_went_names_what_took_over(capsys, name):
-    ran = Runner(capsys)(name, "night.csv", "-p", "human-psg-5")
-    assert (ran.code, ran.out) == (2, "")
-    assert f"`stageguard {name}` went: use {WENT[name]}" in ran.err

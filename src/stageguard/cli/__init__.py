@@ -11,8 +11,6 @@ from collections.abc import Sequence
 # All else is imported inside `main`, where Ctrl-C is handled.
 from stageguard.runner.stopping import Stopped, stoppable
 
-FOLDER_DELETED = "the folder you are in was deleted. Change to one that exists (cd), and run this again."
-
 
 def _print_error(error: object) -> None:
     from stageguard.cli.terminal import print_error
@@ -25,16 +23,6 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     from stageguard.cli.terminal import print_warning
 
     print_warning(message)
-
-
-def _is_in_deleted_folder() -> bool:
-    from pathlib import Path
-
-    try:
-        Path.cwd()
-    except FileNotFoundError:
-        return True
-    return False
 
 
 def _open_streams() -> None:
@@ -73,9 +61,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from stageguard.errors import StageGuardError
         from stageguard.storage import hide_addresses
 
-        if isinstance(error, FileNotFoundError) and _is_in_deleted_folder():
-            _print_error(FOLDER_DELETED)
-            sys.exit(1)
         if isinstance(error, StageGuardError | OSError):
             _print_error(error)
             sys.exit(1)

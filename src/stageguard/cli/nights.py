@@ -16,7 +16,7 @@ from stageguard.cli import options as opt
 from stageguard.cli.command import packed
 from stageguard.cli.terminal import count, naming_nights
 from stageguard.errors import FileFormatError, InputError, NoInputError
-from stageguard.files import file_error, real_path
+from stageguard.files import file_error
 from stageguard.formats.companions import ListRow, read_groups
 from stageguard.formats.density import DEFAULT_EPOCH_SECONDS, listed
 from stageguard.formats.file_format import Kind
@@ -505,11 +505,6 @@ def find_experts(
     `named` are scorings that lists name, which are the first expert's.
     """
     sources: list[Path | None] = [each for path in paths for each in _folders_in(path)]
-    seen: set[Path] = set()
-    for path in sources:
-        if path is not None and (real := real_path(path)) in seen:
-            raise UsageError(f"{str(path)!r} is named twice, expected each expert once. Leave one out.")
-        seen |= {real} if path is not None else set()
     if not sources and named:
         sources = [None]
     opened = [(path, Experts(path, named if i == 0 else None)) for i, path in enumerate(sources)]

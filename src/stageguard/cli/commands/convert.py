@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -125,8 +125,14 @@ def convert(
         if output is None or samples is not None:
             raise UsageError("--average takes files and --output, the file to write.")
         shares = None if weights is None else parse_weights(weights)
-        wanted = Averaged(reading, merge, reepoch, shares, align)
-        outcomes, together = _average(wanted, sources, output, to, overwrite=overwrite)
+        outcomes, together = _average(
+            *(sources, reading, output, to),
+            merge=merge,
+            reepoch=reepoch,
+            weights=shares,
+            align=align,
+            overwrite=overwrite,
+        )
         _finish(outcomes, together, (), as_json=as_json)
         return
     if weights is not None or align:
@@ -188,46 +194,39 @@ def parse_weights(text: str) -> list[float]:
         raise UsageError(f"--weights is {text!r}, expected numbers such as 2,1,1.") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Averaged:
-    """How the probabilities of one night become their mean."""
-
-    reading: FileOptions
-    merge: str | None
-    reepoch: float | None
-    weights: list[float] | None
-    align: bool
-
-    def of(self, nights: list[Hypnodensity]) -> Hypnodensity:
-        """Return the mean, in one scheme and on the same epochs."""
-        if self.merge is not None:
-            nights = [night.merge(self.merge) for night in nights]
-        if self.reepoch is not None:
-            nights = [night.reepoch(self.reepoch) for night in nights]
-        if self.align:
-            nights = [night for night in cut(*nights).nights if isinstance(night, Hypnodensity)]
-        return combine(nights, weights=self.weights)
-
-
 def _average(
-    wanted: Averaged, files: Sequence[Path], output: Path, to: str | None, *, overwrite: bool
+    files: Sequence[Path],
+    reading: FileOptions,
+    output: Path,
+    to: str | None,
+    *,
+    merge: str | None,
+    reepoch: float | None,
+    weights: list[float] | None,
+    align: bool,
+    overwrite: bool,
 ) -> tuple[list[Outcome[Written]], tuple[Input, ...]]:
-    """Write the mean of several stagers' probabilities."""
-    inputs = find_inputs(files, None, Wanted("density", wanted.reading.format, wanted.reading.stages or ()))
+    """Write the mean of several stagers' probabilities, in one scheme and on the same epochs."""
+    inputs = find_inputs(files, None, Wanted("density", reading.format, reading.stages or ()))
     if any(night.is_listed for night in inputs.nights):
         raise UsageError("a sample list names different nights, expected the files of one night to average.")
     paths = [night.path for night in inputs.nights]
     if len(paths) < 2:
         raise UsageError("one file, expected two or more to average.")
-    if wanted.weights is not None and len(wanted.weights) != len(paths):
-        raise UsageError(f"--weights has {len(wanted.weights)}, expected one for each of {len(paths)} files.")
     names = [path.name for path in paths]
     with collect_warnings() as warned:
         for night in inputs.nights:
             night.refuse()
-        read = [read_density_file(path, wanted.reading) for path in paths]
+        read = [read_density_file(path, reading) for path in paths]
         with naming_nights(names):
-            mean = wanted.of([file.density for file in read])
+            nights = [file.density for file in read]
+            if merge is not None:
+                nights = [night.merge(merge) for night in nights]
+            if reepoch is not None:
+                nights = [night.reepoch(reepoch) for night in nights]
+            if align:
+                nights = [night for night in cut(*nights).nights if isinstance(night, Hypnodensity)]
+            mean = combine(nights, weights=weights)
         written = save(mean, output, format=to, overwrite=overwrite, spare=paths)
     notes = (*inputs.notes, *(note for file in read for note in file.notes))
     about = f"mean of {len(paths)} files, {length_words(mean.n_epochs, mean.epoch_seconds)}"

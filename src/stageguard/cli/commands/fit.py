@@ -15,7 +15,15 @@ from click import UsageError
 
 from stageguard.cli import options as opt
 from stageguard.cli.command import command, more, option, packed
-from stageguard.cli.nights import Experts, ReadOptions, argmax_of, read_expert, read_options, read_scoring
+from stageguard.cli.nights import (
+    Experts,
+    ReadOptions,
+    argmax_of,
+    listed_nights,
+    read_expert,
+    read_options,
+    read_scoring,
+)
 from stageguard.cli.outcomes import end, run_shown
 from stageguard.cli.render import check_suffix
 from stageguard.cli.terminal import Console, count, naming_nights, one_line, print_json, progress_bar
@@ -24,7 +32,6 @@ from stageguard.files import check_apart, exists_error
 from stageguard.fitting.fit import FitProgress, FitReport, fit_report
 from stageguard.fitting.tune import check_base, decision, tuned_profile
 from stageguard.formats.companions import ListRow, read_subjects
-from stageguard.formats.density import listed
 from stageguard.formats.night import FileOptions
 from stageguard.formats.read import is_hypnogram, read_density_file
 from stageguard.measures.agreement import swapped_words
@@ -255,8 +262,7 @@ def _remarks(
     """Return the subjects without a night and, of hypnograms alone, what was assumed when they were read."""
     read = zip(inputs.nights, outcomes, strict=True)
     known = {name for night, outcome in read if outcome.ok for name in (night.id, night.path.name)}
-    unused = sorted(rows.keys() - known)
-    notes = [f"in the table of subjects, but not among the files: {listed(unused, 5)}"] if unused else []
+    notes = listed_nights("in the table of subjects, but not among the files", rows.keys() - known)
     done = succeeded(outcomes)
     texts = Counter(text for outcome in done for text in outcome.result.notes) if alone else Counter()
     return notes + [text if n == len(done) else f"{text} ({count(n, 'night')})" for text, n in texts.items()]

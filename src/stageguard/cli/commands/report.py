@@ -86,7 +86,7 @@ from stageguard.storage import is_folder
 @opt.companions
 @opt.grade_card
 @more("--by", "GROUPS.tsv", "Of a cohort: compare groups, by columns id and group.", type=opt.PATH)
-@more("--jobs", "N", "Of a cohort: files at a time; 0 means one per core.", type=opt.COUNT)
+@more("--jobs", "N", "Of a cohort: files at a time; 0 means one per core.", type=opt.COUNT, default=1)
 @opt.scoring_format
 @opt.overwrite
 @opt.as_json
@@ -104,7 +104,7 @@ def report(
     companions: opt.Companions,
     grade: Path | None,
     by: Path | None,
-    jobs: int | None,
+    jobs: int,
     scoring_format: str | None,
     overwrite: bool,
     as_json: bool,
@@ -134,9 +134,7 @@ def report(
         if not table:
             inputs = named_once(find_scored([night], None, reading))
         work = partial(_reported, reader)
-        outcomes = run_shown(
-            work, inputs.nights, "Measuring", quiet=as_json, jobs=1 if jobs is None else jobs
-        )
+        outcomes = run_shown(work, inputs.nights, "Measuring", quiet=as_json, jobs=jobs)
         if done := succeeded(outcomes):
             about = _about(title, reader, inputs, outcomes, night, page)
             html = cohort_page([_with_warnings(outcome) for outcome in done], about)
@@ -145,9 +143,8 @@ def report(
         _say(outcomes, page if done else None, inputs.notes, as_json=as_json)
         end(outcomes, as_json=as_json)
         return
-    if by is not None or jobs is not None:
-        name = "--jobs" if by is None else "--by"
-        raise UsageError(f"{name} goes with a cohort, and {night.name} is one night. Leave it out.")
+    if by is not None:
+        raise UsageError(f"--by goes with a cohort, and {night.name} is one night. Leave it out.")
     if not is_decoded:
         options = replace(options, lights_off=measuring.lights_off, lights_on=measuring.lights_on)
     if start is not None and start.date() == SOME_DAY:
