@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
@@ -13,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from stageguard.errors import InputError, StageGuardWarning
-from stageguard.files import file_error
 from stageguard.formats.companions import parse_start
 from stageguard.formats.night import FileOptions
 from stageguard.formats.outputs import (
@@ -25,7 +23,6 @@ from stageguard.formats.outputs import (
     plain,
     read_hypnogram_tsv,
     read_sidecar,
-    relative_path,
 )
 from stageguard.formats.read import night_name, read_hypnogram_file
 from stageguard.night.align import on_epochs_of
@@ -33,7 +30,7 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.timing import recording_start, with_start
 from stageguard.profile.profile import Profile
 from stageguard.review.journal import ADJUDICATES
-from stageguard.review.night import NightUnderReview
+from stageguard.review.night import NightUnderReview, chosen_strength
 from stageguard.review.state import ReviewState
 from stageguard.runner.decode_one import DecodeOptions, read_with, refuse_output
 from stageguard.runner.staging_record import read_record
@@ -69,22 +66,20 @@ class ReviewRequest:
         return is_output(self.path)
 
 
-def recorded_options(
-    night: NightUnderReview,
-    pins: Mapping[int, str] | None,
-    strength_pins: Mapping[int, str] | None,
-    state: ReviewState,
-) -> dict[str, Any]:
+def recorded_options(night: NightUnderReview, state: ReviewState) -> dict[str, Any]:
     """Return all options besides file and profile, as `decode` records them."""
-    quality, chosen_with = night.quality_with(state.artefacts), night.quality_for_strength(state.settings)
-    now, then = (np.zeros(night.n_epochs) if one is None else one for one in (quality, chosen_with))
-    differing = np.flatnonzero(np.asarray(now) != np.asarray(then)).tolist()
+    names, (_, chosen_with) = night.scheme.names, chosen_strength(night, state.settings)
+    pins = {epoch: names[pin.stage] for epoch, pin in state.pins.items()}
+    strength_pins = {epoch: names[stage] for epoch, stage in chosen_with.items()}
+    quality, then = night.quality_with(state.artefacts), night.quality_for_strength(state.settings)
+    now, then = (np.zeros(night.n_epochs) if one is None else np.asarray(one) for one in (quality, then))
     options = replace(
         night.reading,
-        pins=dict(pins) if pins else None,
-        strength_pins=None if strength_pins is None else dict(strength_pins),
+        pins=pins or None,
+        strength_pins=None if strength_pins == pins else strength_pins,
         quality=quality,
-        strength_quality={epoch: float(then[epoch]) for epoch in differing} or None,
+        strength_quality={epoch: float(then[epoch]) for epoch in np.flatnonzero(now != then).tolist()}
+        or None,
     )
     return options.record(night.start)
 
@@ -144,8 +139,7 @@ def _from_record(request: ReviewRequest) -> tuple[ReviewRequest, Path]:
         options = DecodeOptions.from_dict(recorded, read_hypnogram_tsv(files.tsv).quality)
         source, _ = check_input(files.sidecar, record, None)
         start = parse_start(str(recorded["start"])) if "start" in recorded else request.start
-    if source is None:
-        raise file_error(request.path, "comes without its probabilities, expected them beside it.")
+    assert source is not None  # or it could not be decoded
     if request.profile is not None:
         raise InputError(
             f"{request.path.name} records its profile: leave out --profile, or name probabilities."
@@ -176,8 +170,9 @@ def _read_expert(request: ReviewRequest, night: NightUnderReview) -> Hypnogram:
 def head_of(night: NightUnderReview, folder: Path, scorer: str, *, is_blind: bool) -> dict[str, Any]:
     """Return the first line of a journal: the night, the scorer, and the options."""
     quality = night.reading.quality
-    dispute, opening = night.dispute, night.opening_state(is_blind=True)
-    between = {} if dispute is None else {ADJUDICATES: [dict(one.place) for one in dispute.opinions]}
+    between = {}
+    if night.dispute is not None:
+        between = {ADJUDICATES: [dict(one.place) for one in night.dispute.opinions]}
     return {
         "scorer": scorer,
         "blind": is_blind,
@@ -188,8 +183,8 @@ def head_of(night: NightUnderReview, folder: Path, scorer: str, *, is_blind: boo
             "stages": list(night.scheme.names),
         },
         "probabilities": _sha256(night.density.probabilities),
-        "source": describe_file(night.source) | {"path": relative_path(night.source, folder)},
-        "options": plain(recorded_options(night, None, night.reading.strength_pins, opening)),
+        "source": describe_file(night.source, folder=folder),
+        "options": plain(replace(night.reading, pins=None).record(night.start)),
         "quality": None if quality is None else plain(np.asarray(quality)),
         "pins": {str(epoch): night.scheme.names[pin.stage] for epoch, pin in night.pins.items()},
         "profile": describe_profile(night.profile),

@@ -16,17 +16,13 @@ from stageguard.errors import InputError, PinError, StageGuardError, error_messa
 from stageguard.files import file_error, real_path
 from stageguard.formats.convert import Written, formats_for, save
 from stageguard.formats.file_format import FileFormat
-from stageguard.formats.outputs import (
-    OWN_FORMAT,
-    describe_file,
-    write_decoding,
-)
+from stageguard.formats.outputs import OWN_FORMAT, describe_file, write_decoding
 from stageguard.formats.registry import named
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.report.summary import measures_of
 from stageguard.review.cohort import Cohort, CohortNight
-from stageguard.review.dispute import Comparison, Dispute
+from stageguard.review.dispute import Comparison
 from stageguard.review.journal import MALFORMED, REVIEW_SUFFIX, Journal, check_head, now, read_journal
 from stageguard.review.montage import FILE_NAME, Laboratory, read_montages
 from stageguard.review.night import (
@@ -34,7 +30,6 @@ from stageguard.review.night import (
     Relaxation,
     Revision,
     action_record,
-    chosen_strength,
     guard_anyway,
     next_revision,
     pinned_labels,
@@ -45,7 +40,7 @@ from stageguard.review.night import (
 from stageguard.review.opening import ReviewRequest, head_of, open_night, recorded_options
 from stageguard.review.plan import Plan, Start, check_profile, plan_of, start_of
 from stageguard.review.queue import Queue, queue_of
-from stageguard.review.results import check_unchanged, open_dispute
+from stageguard.review.scorings import check_unchanged, open_dispute
 from stageguard.review.signals import RecordingSignals
 from stageguard.review.state import GuardSettings, ReviewState, parse_action
 from stageguard.review.targets import check_targets
@@ -175,8 +170,13 @@ class Review:
 
     def export(self, name: object) -> Written:
         """Write the reviewed night in a format, to a file that does not exist yet."""
-        if self.night.dispute is not None:
-            self._check_adjudicated(self.night.dispute)
+        dispute = self.night.dispute
+        if dispute is not None:  # the consensus must be complete, and its logs as they were
+            n_left = dispute.n_left(self.now.state.pins)
+            if n_left:
+                raise InputError(f"{n_left} epochs are not decided yet: decide them, then export.")
+            for opinion in dispute.opinions:
+                check_unchanged(self.journal.path.parent, opinion.place)
         form, at = named(checks.text(name, "format"), "write"), self.now
         if form not in self.formats:
             stages = ", ".join(self.night.scheme.names)
@@ -196,14 +196,6 @@ class Review:
                 return path
         raise file_error(self.journal.path, f"has {MOST_EXPORTS} exports beside it. Move some away.")
 
-    def _check_adjudicated(self, dispute: Dispute) -> None:
-        """Refuse to export a consensus that is not complete, or whose logs were changed meanwhile."""
-        n_left = dispute.n_left(self.now.state.pins)
-        if n_left:
-            raise InputError(f"{n_left} epochs are not decided yet: decide them, then export.")
-        for opinion in dispute.opinions:
-            check_unchanged(self.journal.path.parent, opinion.place)
-
     def _write(self, path: Path, form: FileFormat) -> Written:
         at, decoding = self.now, self._decoding
         stages = self.stages(at)
@@ -217,19 +209,13 @@ class Review:
             raise file_error(
                 source, "was changed since it was opened. Put it back, or export in another format."
             )
-        names = self.night.scheme.names
-        pins = {epoch: names[pin.stage] for epoch, pin in at.state.pins.items()}
-        _, chosen_with = chosen_strength(self.night, at.state.settings)
-        strength_pins = {epoch: names[stage] for epoch, stage in chosen_with.items()}
         measures = measures_of(result, self.night.statistics)
         self._is_named = True
         written = write_decoding(
             result,
             path,
             source_path=source,
-            options=recorded_options(
-                self.night, pins, None if strength_pins == pins else strength_pins, at.state
-            )
+            options=recorded_options(self.night, at.state)
             | {"reviewed_by": self.scorer, "review": self.journal.place()},
             quality=self.night.quality_with(at.state.artefacts),
             notes=self.night.notes,
@@ -316,15 +302,11 @@ class ReviewSession:
 
     def journal_path(self, index: int) -> Path:
         """Return the path of a night's journal, without `..`: folders on the way are not created."""
-        night = self.requests[index]
-        if self._output is None:
-            return self._journal_path(night.path.parent, night.name)
-        if self._output.suffix == ".jsonl":
-            return real_path(self._output.parent) / self._output.name
-        return self._journal_path(real_path(self._output), night.name)
-
-    def _journal_path(self, folder: Path, name: str) -> Path:
-        return journal_path(folder, name, self.scorer, adjudicates=self.adjudicates is not None)
+        night, output = self.requests[index], self._output
+        if output is not None and output.suffix == ".jsonl":
+            return real_path(output.parent) / output.name
+        folder = night.path.parent if output is None else real_path(output)
+        return journal_path(folder, night.name, self.scorer, adjudicates=self.adjudicates is not None)
 
     def review(self, index: int) -> Review:
         """Return the review of a night; open it if needed."""

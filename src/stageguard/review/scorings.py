@@ -1,4 +1,4 @@
-"""Reviews as scorings of a night: agreement with a second scorer, and experts' scorings for `fit`.
+"""What journals come to when their actions are done again: stages, disputes, and experts' scorings for `fit`.
 
 `fit` uses only nights that were reviewed to the end, each as a whole: every epoch was given a stage, or
 nothing is left in the queue. In the second case, epochs that nobody looked at have the guard's stages and
@@ -8,103 +8,142 @@ that were scored blind. Corrected epochs alone are a biased sample of a night an
 
 from __future__ import annotations
 
-import glob
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isnan
 from pathlib import Path
 from typing import Any
 
-from stageguard.errors import FileFormatError, InputError, StageGuardError
-from stageguard.files import file_error
-from stageguard.measures.agreement import agreement
+import numpy as np
+
+from stageguard.errors import FileFormatError, InputError
+from stageguard.files import file_error, file_sha256
+from stageguard.formats.companions import parse_start
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
-from stageguard.review.journal import MALFORMED, REVIEW_SUFFIX, read_journal
-from stageguard.review.night import Revision, guard, pinned_labels, state_after
+from stageguard.review.dispute import Dispute, Opinion
+from stageguard.review.journal import MALFORMED, REVIEW_SUFFIX, JournalFile, check_head, read_journal
+from stageguard.review.night import NightUnderReview, Revision, pinned_labels, replay
+from stageguard.review.opening import ReviewRequest, head_of, open_night
 from stageguard.review.queue import queue_of
-from stageguard.review.results import JournalResult, check_complete, night_of, reopen
-from stageguard.review.review import Review
-from stageguard.review.state import ReviewState
+from stageguard.runner.decode_one import DecodeOptions
+
+PUT_BACK = "Put the log back as it was, or adjudicate anew (-o)."
 
 
-def least_epochs(n_epochs: int) -> int:
-    """Return how many epochs of a night two scorings must share for kappa to be given: half of them.
+@dataclass(frozen=True, slots=True, eq=False)
+class JournalResult:
+    """The result of a journal."""
 
-    Our choice: a few epochs, perhaps the difficult ones, say nothing about the agreement on a night.
-    """
-    return (n_epochs + 1) // 2
-
-
-def second_scorer(review: Review, at: Revision, *, is_complete: bool) -> dict[str, Any] | None:
-    """Return another scorer who reviewed this night, and kappa between the two if this review is complete.
-
-    Of several other scorers, it is the one who has decided most epochs. Kappa is over the epochs that both
-    have decided: the others have the guard's stages in both reviews.
-    """
-    others = [] if review.night.dispute is not None else list(_other_scorers(review))
-    if not others:
-        return None
-    scorer, state = max(others, key=lambda other: len(other[1].pins))
-    night, states = review.night, (state, at.state)
-    both, least = len(states[0].pins.keys() & states[1].pins.keys()), least_epochs(night.n_epochs)
-    kappa = float("nan")
-    if is_complete and both >= least:
-        kappa = agreement(*(night.hypnogram(pinned_labels(night, state)) for state in states)).kappa
-    return {
-        "scorer": scorer,
-        "scored": len(states[0].pins),
-        "of": night.n_epochs,
-        "both": both,
-        "least": least,
-        "is_complete": is_complete,
-        "kappa": None if isnan(kappa) else kappa,
-    }
+    scorer: str
+    night: NightUnderReview  # with the profile at the start of the journal
+    at: Revision
+    stages: Hypnogram  # of a blind review or an adjudication only the decided epochs, else all
 
 
-def blind_agreement(review: Review, at: Revision) -> dict[str, Any] | None:
-    """Return kappa of a revealed blind scoring with stager, guard and expert, if enough was scored blind."""
-    night, state = review.night, at.state
-    if not state.is_revealed:
-        return None
-    n_scored, least = len(state.first_pins), least_epochs(night.n_epochs)
-    told = {"scored": n_scored, "of": night.n_epochs, "least": least}
-    if n_scored < least:
-        return told | {"kappa": {}}
-    state = replace(state, pins=state.first_pins)  # what was set after revealing is not blind
-    scored = night.hypnogram(pinned_labels(night, state), review.scorer)
-    compared = {
-        "stager": night.hypnogram(night.argmax),
-        "guard": night.hypnogram(guard(night, replace(state, pins={})).labels),
-        "expert": night.expert,
-    }
-    kappas = {
-        name: agreement(scored, scoring).kappa for name, scoring in compared.items() if scoring is not None
-    }
-    return told | {"kappa": {name: None if isnan(kappa) else kappa for name, kappa in kappas.items()}}
+def night_of(night: NightUnderReview, journal: JournalFile) -> NightUnderReview:
+    """Return a night with the profile and the pins that a journal of it records."""
+    try:
+        profile = Profile.from_dict(journal.head["profile"]["definition"])
+        pins = {int(epoch): str(stage) for epoch, stage in journal.head["pins"].items()}
+        same = replace(night, profile=profile, reading=replace(night.reading, pins=pins))
+        _ = same.pins  # which must be stages of the profile
+    except MALFORMED:
+        raise file_error(journal.path, "its first line is incomplete or was edited.") from None
+    return same
 
 
-def _other_scorers(review: Review) -> Iterator[tuple[str, ReviewState]]:
-    """Yield other scorers with journals in the same folder, and their decisions."""
-    own, head = review.journal.path, review.journal.head
-    for path in sorted(own.parent.glob(f"{glob.escape(review.night.name)}.*{REVIEW_SUFFIX}")):
-        if path.name == own.name:
-            continue
-        try:
-            facts = path.stat()
-            key = facts.st_size, facts.st_mtime_ns
-            if path not in review.others or review.others[path][0] != key:
-                journal = read_journal(path)
-                keys = ("night", "probabilities", "quality", "options")
-                is_scorer = bool(journal.head) and not journal.is_adjudication
-                is_same = is_scorer and all(journal.head.get(key) == head[key] for key in keys)
-                state = state_after(night_of(review.night, journal), journal) if is_same else None
-                review.others[path] = key, None if state is None else (journal.scorer, state)
-        except (StageGuardError, OSError, *MALFORMED):  # just being written, or not a review
-            continue
-        if review.others[path][1] is not None:
-            yield review.others[path][1]
+def journal_result(night: NightUnderReview, journal: JournalFile) -> JournalResult:
+    """Return the result of a journal of a night, under the profile that it records."""
+    same = night_of(night, journal)
+    at = replay(same, journal)
+    is_partial = at.state.is_blind or same.dispute is not None
+    labels = pinned_labels(same, at.state) if is_partial else at.result.labels
+    return JournalResult(journal.scorer, same, at, same.hypnogram(labels, journal.scorer))
+
+
+def reopen(journal: JournalFile) -> JournalResult:
+    """Read the night of a journal again, with the recorded options, and the logs that it adjudicates."""
+    head = journal.head
+    if not head:
+        raise file_error(journal.path, "is empty, expected a review.")
+    try:
+        recorded, options = head["source"], head["options"]
+        source = _source(journal.path.parent, recorded)
+        quality = None if head.get("quality") is None else np.array(head["quality"], dtype=np.float64)
+        request = ReviewRequest(
+            source,
+            Profile.from_dict(head["profile"]["definition"]),
+            DecodeOptions.from_dict(options, quality),
+            parse_start(str(options["start"])) if "start" in options else None,
+            night_name=str(head["night"]["name"]),
+        )
+        between = [{**place, "file": Path(str(place["file"])).name} for place in journal.adjudicated]
+    except FileFormatError:  # of the file that was reviewed
+        raise
+    except MALFORMED:
+        raise file_error(journal.path, "its first line is incomplete or was edited.") from None
+    night = open_night(request)
+    if between:
+        for place in between:
+            check_unchanged(journal.path.parent, place)
+        paths = [journal.path.parent / place["file"] for place in between]
+        night = replace(night, dispute=open_dispute(night, paths))
+    return journal_result(night, journal)
+
+
+def _source(folder: Path, recorded: dict[str, Any]) -> Path:
+    """Return the reviewed file of probabilities: next to the journal, or at its recorded path."""
+    places = [folder / Path(str(recorded["file"])).name]
+    places += [folder / str(recorded["path"])] if recorded.get("path") else []
+    for place in places:
+        if place.is_file() and file_sha256(place) == recorded["sha256"]:
+            return place
+    raise file_error(
+        places[0], "is not there, or is not the file that was reviewed. Put it beside its review."
+    )
+
+
+def open_dispute(night: NightUnderReview, paths: Sequence[Path]) -> Dispute:
+    """Return two scorers' opinions about a night, from their journals; each must have decided every epoch."""
+    one, other = (_opinion(night, path) for path in paths)
+    return Dispute((one, other))
+
+
+def check_unchanged(folder: Path, place: Mapping[str, Any]) -> None:
+    """Refuse a log that is no longer what it was when its adjudication began."""
+    path = folder / str(place["file"])
+    if not path.is_file():
+        raise file_error(path, f"is not there, but was adjudicated. {PUT_BACK}")
+    journal = read_journal(path)
+    if not journal.head or journal.place != dict(place):
+        raise file_error(
+            path,
+            f"was changed since its adjudication began: it has {1 + len(journal.actions):,} lines and had "
+            f"{place.get('lines')!s:.12}, or other ones. {PUT_BACK}",
+        )
+
+
+def _opinion(night: NightUnderReview, path: Path) -> Opinion:
+    if not path.is_file():
+        raise file_error(path, "is not there, expected the review of one of the two scorers.")
+    journal = read_journal(path)
+    if not journal.head or journal.is_adjudication:
+        raise file_error(path, "is no review by one scorer. Name two scorers of the night.")
+    plain = replace(night, dispute=None)
+    own = {key: journal.head[key] for key in ("scorer", "blind", "profile", "pins")}
+    check_head(journal, head_of(plain, path.parent, journal.scorer, is_blind=False) | own)
+    result = journal_result(plain, journal)
+    state, n_epochs = result.at.state, night.n_epochs
+    if len(state.pins) < n_epochs:
+        raise file_error(
+            path,
+            f"{n_epochs - len(state.pins):,} of {n_epochs:,} epochs are not decided, expected every epoch: "
+            "only whole scorings can be compared.",
+        )
+    is_blind = state.is_blind or (state.is_revealed and state.pins == state.first_pins)
+    times = tuple(state.pins[epoch].when for epoch in range(n_epochs))
+    return Opinion(journal.scorer, pinned_labels(plain, state), times, is_blind, journal.place)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,10 +213,16 @@ def with_reviews(profile: Profile, reviews: Sequence[Mapping[str, Any]]) -> Prof
 
 def _how_complete(result: JournalResult, path: Path) -> str:
     """Return how a night was reviewed to the end; refuse an unfinished review."""
-    state, n_epochs = result.at.state, result.night.n_epochs
-    if result.night.dispute is not None:
-        check_complete(result, path)
-        return f"adjudicated between {' and '.join(result.night.dispute.scorers)}"
+    state, n_epochs, dispute = result.at.state, result.night.n_epochs, result.night.dispute
+    if dispute is not None:
+        both, n_left = " and ".join(dispute.scorers), dispute.n_left(state.pins)
+        if n_left:
+            raise file_error(
+                path,
+                f"{n_left:,} of {int(dispute.is_disputed.sum()):,} epochs on which {both} differ are not "
+                "decided. Finish the adjudication first.",
+            )
+        return f"adjudicated between {both}"
     n_set = len(state.pins)
     if n_set == n_epochs:
         return "every epoch scored blind" if state.is_blind or state.is_revealed else "every epoch scored"

@@ -31,67 +31,54 @@ from stageguard.review.review import (
 )
 from stageguard.runner.stopping import STOPS
 
-Answer = tuple[int, Any]
+Answer = tuple[int, Any]  # status and content
+Query = Mapping[str, list[str]]
 
 
 class Routes:
-    """A method for each address, which returns the answer."""
+    """A method for each address that needs more than one call, which returns the content of the answer."""
 
-    def __init__(self, session: ReviewSession, end: Callable[[], None]) -> None:
-        self.session, self._end = session, end
+    def __init__(self, session: ReviewSession) -> None:
+        self.session = session
 
-    def overview(self) -> Answer:
-        """Return all nights."""
-        return 200, self.session.overview()
-
-    def night(self, index: int) -> Answer:
-        """Return the whole state of a night."""
-        return 200, wire.whole_state(self.session.review(index), index)
-
-    def queue(self, index: int) -> Answer:
+    def queue(self, index: int) -> dict[str, Any]:
         """Return the changes of a night, and the stretches that are worth a look."""
         review = self.session.review(index)
         if review.night.dispute is None:  # two scorers' differences tell nothing of the guard
             review = self._open_review(index)
         at = review.now
-        return 200, {"revision": at.state.revision} | wire.queue_part(review, at)
+        return {"revision": at.state.revision} | wire.queue_part(review, at)
 
-    def revision(self, index: int) -> Answer:
+    def revision(self, index: int) -> dict[str, Any]:
         """Return the number of actions, so that another window notices changes."""
         review = self.session.review(index)
         saved = {"file": str(review.journal.path), "when": review.journal.when}
-        return 200, {"revision": review.now.state.revision, "saved": saved}
+        return {"revision": review.now.state.revision, "saved": saved}
 
-    def signals(self, index: int, query: Mapping[str, list[str]]) -> Answer:
+    def signals(self, index: int, query: Query) -> bytes:
         """Return the signals of some epochs as bytes; each `lane` is a channel of a montage in JSON."""
         single = _single_values(query, ("first", "count", "columns"))
         first, count = (_parse_count(single.get(name), name) for name in ("first", "count"))
         columns = _parse_count(single["columns"], "columns") if "columns" in single else None
         signals = self.session.signals(index)
         lanes = [_parse_lane(text) for text in query.get("lane", [])] or list(signals.montages[0].channels)
-        return 200, signals.window(first, count, lanes, columns).to_bytes()
+        return signals.window(first, count, lanes, columns).to_bytes()
 
-    def montages(self, index: int) -> Answer:
+    def montages(self, index: int) -> dict[str, Any]:
         """Return the channels of a night, its own montages and those of the laboratory."""
         signals, laboratory = self.session.signals(index), self.session.laboratory(index)
-        return 200, {
+        return {
             "channels": signals.channels,
             "own": Laboratory(signals.montages).to_dict()["montage"],
             "laboratory": laboratory.to_dict() | {"view": asdict(laboratory.view)},
         }
 
-    def spectrogram(self, index: int, query: Mapping[str, list[str]]) -> Answer:
-        """Return the spectrogram of the night."""
-        return 200, self.session.signals(index).spectrogram(
-            _single_values(query, ("channel",)).get("channel")
-        )
-
-    def explain(self, index: int, epoch: int) -> Answer:
+    def explain(self, index: int, epoch: int) -> dict[str, Any]:
         """Return why an epoch has its stage."""
         review = self._open_review(index)
         if not 0 <= epoch < review.night.n_epochs:
             raise UnknownIndexError(f"there is no epoch {epoch}, expected 0 to {review.night.n_epochs - 1}.")
-        return 200, wire.explanation(review, epoch)
+        return wire.explanation(review, epoch)
 
     def act(self, index: int, body: Any) -> Answer:
         """Perform an action of the scorer."""
@@ -107,15 +94,10 @@ class Routes:
         answer = {"index": index} | wire.moving_part(review, at)
         return 200, answer | (wire.fixed_part(review, at) if body["action"].get("do") == "reveal" else {})
 
-    def export(self, index: int, body: Any) -> Answer:
+    def export(self, index: int, body: Any) -> dict[str, Any]:
         """Write a night in a format."""
         written = self.session.review(index).export(body.get("format"))
-        return 200, {"file": str(written.path), "lost": list(map(str, written.lost))}
-
-    def close(self, body: Any) -> Answer:
-        """End the server after this answer."""
-        self._end()
-        return 200, {"closed": True}
+        return {"file": str(written.path), "lost": list(map(str, written.lost))}
 
     def _open_review(self, index: int) -> Review:
         review = self.session.review(index)
@@ -127,16 +109,17 @@ class Routes:
 STATUS = {HiddenError: 403, UnknownIndexError: 404, OutputError: 500}
 
 
-def answer_of(route: Callable[..., Answer], *arguments: Any) -> Answer:
-    """Return the answer of a route; an error becomes one line."""
+def answer_of(route: Callable[..., Any], *arguments: Any) -> Answer:
+    """Return the answer of a route that returns a content or an answer; an error becomes one line."""
     try:
-        return route(*arguments)
+        found = route(*arguments)
+        return found if isinstance(found, tuple) else (200, found)
     except (StageGuardError, OSError) as error:
         status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), 400)
         return status, {"error": str(error_message(error))}
 
 
-def _single_values(query: Mapping[str, list[str]], names: Sequence[str]) -> dict[str, str]:
+def _single_values(query: Query, names: Sequence[str]) -> dict[str, str]:
     """Return single values of a query; refuse a name that occurs twice."""
     twice = [name for name in names if len(query.get(name, ())) > 1]
     if twice:
@@ -191,7 +174,7 @@ def make_app(session: ReviewSession, end: Callable[[], None]) -> Any:
         text = json.dumps(content, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
         return responses.Response(text, status, media_type="application/json")
 
-    def get(path: str, method: Callable[..., Answer], *, takes_query: bool = False) -> Any:
+    def get(path: str, method: Callable[..., Any], *, takes_query: bool = False) -> Any:
         async def endpoint(request: Any) -> Any:
             arguments = list(request.path_params.values())
             if takes_query:
@@ -201,7 +184,7 @@ def make_app(session: ReviewSession, end: Callable[[], None]) -> Any:
 
         return routing.Route(path, endpoint)
 
-    def post(path: str, method: Callable[..., Answer]) -> Any:
+    def post(path: str, method: Callable[..., Any]) -> Any:
         async def endpoint(request: Any) -> Any:
             data = b""
             async for piece in request.stream():
@@ -230,21 +213,28 @@ def make_app(session: ReviewSession, end: Callable[[], None]) -> Any:
     def fault(request: Any, error: Exception) -> Any:
         return respond((500, {"error": f"unexpected {type(error).__name__}: a fault of stageguard's."}))
 
-    routes, night = Routes(session, end), "/api/nights/{index:int}"
+    def spectrogram(index: int, query: Query) -> dict[str, Any]:
+        return session.signals(index).spectrogram(_single_values(query, ("channel",)).get("channel"))
+
+    def close(body: Any) -> dict[str, Any]:  # after this answer
+        end()
+        return {"closed": True}
+
+    routes, night = Routes(session), "/api/nights/{index:int}"
     return library("starlette.applications", WHAT, "review").Starlette(
         routes=[
             *(routing.Route(path, page) for path in ("/", "/page/{name}")),
-            get("/api/nights", routes.overview),
-            get(night, routes.night),
+            get("/api/nights", lambda: session.overview()),
+            get(night, lambda index: wire.whole_state(session.review(index), index)),
             get(night + "/queue", routes.queue),
             get(night + "/revision", routes.revision),
             get(night + "/signals", routes.signals, takes_query=True),
             get(night + "/montages", routes.montages),
-            get(night + "/spectrogram", routes.spectrogram, takes_query=True),
+            get(night + "/spectrogram", spectrogram, takes_query=True),
             get(night + "/explain/{epoch:int}", routes.explain),
             post(night + "/actions", routes.act),
             post(night + "/export", routes.export),
-            post("/api/close", routes.close),
+            post("/api/close", close),
         ],
         exception_handlers={404: unknown, 405: unknown, Exception: fault},
     )

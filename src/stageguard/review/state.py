@@ -218,25 +218,22 @@ def act(state: ReviewState, action: Action, who: str, n_epochs: int, when: str =
     if action.do == "targets":
         return replace(state, targets=action.value)
     if action.do in ("undo", "redo"):
-        return _undo(state) if action.do == "undo" else _redo(state)
+        return _go_back(state, action.do)
     if action.do in ("agree", "choose_strength") and state.is_blind:
         raise InputError("the guard is hidden, so that nothing can be said about it: score the epoch.")
     step = _step(state, action, who, when)
     return replace(_apply(state, step), done=(*state.done, step), undone=())
 
 
-def _undo(state: ReviewState) -> ReviewState:
-    if not state.done:
-        raise InputError("there is nothing to undo.")
-    *done, step = state.done
-    return replace(_apply(state, step, side=0), done=tuple(done), undone=(*state.undone, step))
-
-
-def _redo(state: ReviewState) -> ReviewState:
-    if not state.undone:
-        raise InputError("there is nothing to redo.")
-    *undone, step = state.undone
-    return replace(_apply(state, step), done=(*state.done, step), undone=tuple(undone))
+def _go_back(state: ReviewState, do: str) -> ReviewState:
+    """Undo or redo a step."""
+    taken, given = (state.done, state.undone) if do == "undo" else (state.undone, state.done)
+    if not taken:
+        raise InputError(f"there is nothing to {do}.")
+    rest, moved = taken[:-1], (*given, taken[-1])
+    if do == "undo":
+        return replace(_apply(state, taken[-1], side=0), done=rest, undone=moved)
+    return replace(_apply(state, taken[-1]), done=moved, undone=rest)
 
 
 def _step(state: ReviewState, action: Action, who: str, when: str) -> Step:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import glob
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from math import floor, isfinite, isinf, isnan
 from typing import Any
 
@@ -11,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.arrays import Floats
-from stageguard.errors import InputError, visible
+from stageguard.errors import InputError, StageGuardError, visible
 from stageguard.guard.explain import Change, in_bouts
+from stageguard.measures.agreement import agreement
 from stageguard.measures.bouts import cuts_of, cycles_of, period_for
 from stageguard.measures.statistics import SleepStatistics
 from stageguard.measures.validity import Validity, validity_of
@@ -22,11 +25,19 @@ from stageguard.night.stages import StageScheme, canonical_name
 from stageguard.night.timing import lights_window
 from stageguard.report.words import done_words, early_rem_words
 from stageguard.review.dispute import Dispute, DisputedStretch
-from stageguard.review.night import GuardResult, NightUnderReview, Revision, pinned_labels
+from stageguard.review.journal import MALFORMED, REVIEW_SUFFIX, read_journal
+from stageguard.review.night import (
+    GuardResult,
+    NightUnderReview,
+    Revision,
+    guard,
+    pinned_labels,
+    state_after,
+)
 from stageguard.review.plan import Plan
 from stageguard.review.queue import Queue, QueueStretch
 from stageguard.review.review import ConflictError, Review
-from stageguard.review.scorings import blind_agreement, second_scorer
+from stageguard.review.scorings import night_of
 from stageguard.review.signals import encode_array
 from stageguard.review.state import ReviewState
 from stageguard.review.targets import LEVEL, Look, short_name, title_of, unit_of
@@ -401,3 +412,83 @@ def _measure_row(
 def number(value: float) -> float | None:
     """Return a number for JSON: None unless it is finite."""
     return float(value) if isfinite(value) else None
+
+
+def least_epochs(n_epochs: int) -> int:
+    """Return how many epochs of a night two scorings must share for kappa to be given: half of them.
+
+    Our choice: a few epochs, perhaps the difficult ones, say nothing about the agreement on a night.
+    """
+    return (n_epochs + 1) // 2
+
+
+def second_scorer(review: Review, at: Revision, *, is_complete: bool) -> dict[str, Any] | None:
+    """Return another scorer who reviewed this night, and kappa between the two if this review is complete.
+
+    Of several other scorers, it is the one who has decided most epochs. Kappa is over the epochs that both
+    have decided: the others have the guard's stages in both reviews.
+    """
+    others = [] if review.night.dispute is not None else list(_other_scorers(review))
+    if not others:
+        return None
+    scorer, state = max(others, key=lambda other: len(other[1].pins))
+    night, states = review.night, (state, at.state)
+    both, least = len(states[0].pins.keys() & states[1].pins.keys()), least_epochs(night.n_epochs)
+    kappa = float("nan")
+    if is_complete and both >= least:
+        kappa = agreement(*(night.hypnogram(pinned_labels(night, state)) for state in states)).kappa
+    return {
+        "scorer": scorer,
+        "scored": len(states[0].pins),
+        "of": night.n_epochs,
+        "both": both,
+        "least": least,
+        "is_complete": is_complete,
+        "kappa": number(kappa),
+    }
+
+
+def blind_agreement(review: Review, at: Revision) -> dict[str, Any] | None:
+    """Return kappa of a revealed blind scoring with stager, guard and expert, if enough was scored blind."""
+    night, state = review.night, at.state
+    if not state.is_revealed:
+        return None
+    n_scored, least = len(state.first_pins), least_epochs(night.n_epochs)
+    told = {"scored": n_scored, "of": night.n_epochs, "least": least}
+    if n_scored < least:
+        return told | {"kappa": {}}
+    state = replace(state, pins=state.first_pins)  # what was set after revealing is not blind
+    scored = night.hypnogram(pinned_labels(night, state), review.scorer)
+    compared = {
+        "stager": night.hypnogram(night.argmax),
+        "guard": night.hypnogram(guard(night, replace(state, pins={})).labels),
+        "expert": night.expert,
+    }
+    kappas = {
+        name: number(agreement(scored, scoring).kappa)
+        for name, scoring in compared.items()
+        if scoring is not None
+    }
+    return told | {"kappa": kappas}
+
+
+def _other_scorers(review: Review) -> Iterator[tuple[str, ReviewState]]:
+    """Yield other scorers with journals in the same folder, and their decisions."""
+    own, head = review.journal.path, review.journal.head
+    for path in sorted(own.parent.glob(f"{glob.escape(review.night.name)}.*{REVIEW_SUFFIX}")):
+        if path.name == own.name:
+            continue
+        try:
+            facts = path.stat()
+            key = facts.st_size, facts.st_mtime_ns
+            if path not in review.others or review.others[path][0] != key:
+                journal = read_journal(path)
+                keys = ("night", "probabilities", "quality", "options")
+                is_scorer = bool(journal.head) and not journal.is_adjudication
+                is_same = is_scorer and all(journal.head.get(key) == head[key] for key in keys)
+                state = state_after(night_of(review.night, journal), journal) if is_same else None
+                review.others[path] = key, None if state is None else (journal.scorer, state)
+        except (StageGuardError, OSError, *MALFORMED):  # just being written, or not a review
+            continue
+        if review.others[path][1] is not None:
+            yield review.others[path][1]
