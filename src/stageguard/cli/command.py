@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import wraps
 from inspect import cleandoc
 from typing import Any, TypeVar
@@ -136,25 +136,14 @@ def packed(
     name: str, build: Callable[..., Any], *options: Callable[[Any], Any]
 ) -> Callable[[Function], Function]:
     """Declare options that belong together, and pass what `build` makes of their values as one argument."""
-    keys = [one.name for one in _parameters(options)]
 
     def declare(function: Function) -> Function:
-        groups: list[OptionGroup] = function.__dict__.setdefault(GROUPS, [])
-        groups.append((name, build, keys))
+        declared: list[click.Parameter] = function.__dict__.setdefault("__click_params__", [])
+        n_before = len(declared)
         for one in reversed(options):
             function = one(function)
+        keys = [one.name for one in declared[n_before:]]
+        function.__dict__.setdefault(GROUPS, []).append((name, build, keys))
         return function
 
     return declare
-
-
-def _parameters(options: Sequence[Callable[[Any], Any]]) -> list[click.Parameter]:
-    """Return what options declare."""
-
-    def declared() -> None:
-        """Stand in for a command."""
-
-    for one in options:
-        one(declared)
-    parameters: list[click.Parameter] = getattr(declared, "__click_params__")  # noqa: B009 - set by click
-    return parameters

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from errno import ENOENT
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from click import UsageError
 
 from stageguard.cli import options as opt
 from stageguard.cli.command import packed
-from stageguard.cli.terminal import count, naming_nights
+from stageguard.cli.terminal import count, naming_nights, with_names
 from stageguard.errors import FileFormatError, InputError, NoInputError
 from stageguard.files import file_error
 from stageguard.formats.companions import ListRow, read_groups
@@ -507,16 +508,16 @@ def find_experts(
     sources: list[Path | None] = [each for path in paths for each in _folders_in(path)]
     if not sources and named:
         sources = [None]
-    opened = [(path, Experts(path, named if i == 0 else None)) for i, path in enumerate(sources)]
+    paths_of = Counter(path.name for path in sources if path is not None)
     experts = []
-    for path, scorings in opened:
-        for column in columns or (None,):
-            name = "expert" if path is None else path.name
-            if columns:
-                name = str(column) if len(opened) == 1 else f"{name} {column}"
-            elif path is not None and sum(name == each.name for each in sources if each is not None) > 1:
-                name = str(path)
-            experts.append(Expert(name, path, scorings, column))
+    for i, path in enumerate(sources):
+        scorings = Experts(path, None if i else named)
+        name = "expert" if path is None else path.name
+        for column in columns:
+            whose = column if len(sources) == 1 else f"{name} {column}"
+            experts.append(Expert(whose, path, scorings, column))
+        if not columns:
+            experts.append(Expert(str(path) if paths_of[name] > 1 else name, path, scorings))
     return tuple(experts)
 
 
@@ -575,7 +576,9 @@ class GradeReader:
         final = scored.final
         if self.align:
             names = [night.path.name, *(path.name for path in paths if path is not None)]
-            final, panel = _aligned(final, panel, names)
+            seconds = next(each.epoch_seconds for each in panel if each is not None)
+            (cut, *panel), _ = aligned([final, *panel], names, seconds)
+            final = final if cut is None else cut
         measuring = StatisticsOptions(lights_off=lights.off, lights_on=lights.on)
         person = who.subject if who else night.id
         measured = measure_panel(night.id, person, final, panel, measuring)
@@ -621,16 +624,15 @@ def _name(path: Path | None, expert: Expert) -> str:
     return str(path) if is_file else expert.name
 
 
-def _aligned(
-    night: Hypnogram, panel: Sequence[Hypnogram | None], names: Sequence[str]
-) -> tuple[Hypnogram, list[Hypnogram | None]]:
-    """Cut a night and its scorings to the epochs they share, at the first expert's epoch length."""
-    scorings = [scoring for scoring in panel if scoring is not None]
+def aligned(
+    scorings: Sequence[Hypnogram | None], names: Sequence[str], epoch_seconds: float
+) -> tuple[list[Hypnogram | None], list[str]]:
+    """Cut scorings to the epochs they share; also return remarks. `names` are of those that are there."""
     with collect_warnings(), naming_nights(names):
-        cut = iter(align(night, *scorings, epoch_seconds=scorings[0].epoch_seconds).nights)
-    placed = [each for each in cut if isinstance(each, Hypnogram)]
-    rest = iter(placed[1:])
-    return placed[0], [None if each is None else next(rest) for each in panel]
+        found = align(*(each for each in scorings if each is not None), epoch_seconds=epoch_seconds)
+    placed = iter(cast(tuple[Hypnogram, ...], found.nights))
+    notes = dict.fromkeys(with_names(note, names) for note in found.notes)
+    return [None if each is None else next(placed) for each in scorings], list(notes)
 
 
 def facts_of(path: Path, scored: ScoredFile) -> GradeFacts:

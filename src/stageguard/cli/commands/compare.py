@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import click
 import numpy as np
@@ -18,6 +18,7 @@ from stageguard.cli.command import command, more, option
 from stageguard.cli.nights import (
     Experts,
     ReadOptions,
+    aligned,
     find_scored,
     listed_nights,
     read_expert,
@@ -29,7 +30,7 @@ from stageguard.cli.nights import (
 )
 from stageguard.cli.outcomes import MOST_ROWS, end, first_few, run_shown, short_names
 from stageguard.cli.render import Answer, print_line
-from stageguard.cli.terminal import count, error_text, naming_nights, with_names
+from stageguard.cli.terminal import count, error_text, naming_nights
 from stageguard.errors import InputError, StageGuardError, warn
 from stageguard.files import make_folder, write_text_atomic
 from stageguard.formats.density import listed
@@ -42,7 +43,6 @@ from stageguard.measures.experts import (
     scorer_kappas,
     soft_agreement,
 )
-from stageguard.night.align import align as align_nights
 from stageguard.night.align import on_epochs_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
@@ -51,7 +51,7 @@ from stageguard.report.table import Table, numbers, words
 from stageguard.review.journal import REVIEW_SUFFIX, read_journal
 from stageguard.review.scorings import read_reviewed
 from stageguard.runner.inputs import Input, find_inputs, is_sample_list, scoring_of
-from stageguard.runner.run import Outcome, collect_warnings, succeeded
+from stageguard.runner.run import Outcome, succeeded
 from stageguard.storage import is_folder
 
 Method = Literal["soft-agreement", "majority"]
@@ -166,25 +166,17 @@ def compare_night(night: Input, experts: Experts, options: ReadOptions, *, align
     kinds = {"argmax": scored.before, "guard" if scored.before is not None else "scored": scored.after}
     scorings = {kind: stages for kind, stages in kinds.items() if stages is not None}
     if align:
-        expert, scorings = _aligned(expert, scorings, [path.name, night.path.name])
+        names = [path.name] + [night.path.name] * len(scorings)
+        placed, notes = aligned([expert, *scorings.values()], names, expert.epoch_seconds)
+        expert, *rest = (each for each in placed if each is not None)
+        scorings = dict(zip(scorings, rest, strict=True))
+        if notes:
+            warn("; ".join(notes) + ".")
     found = {}
     for kind, stages in scorings.items():
         coarser = min((expert.scheme, stages.scheme), key=lambda scheme: scheme.n_stages)
         found[kind] = agreement(expert, stages, pairs=uncommon_pairs(scored.profile, coarser))
     return Compared(path, found, scored.notes, (expert, next(reversed(scorings.values()))))
-
-
-def _aligned(
-    expert: Hypnogram, given: dict[str, Hypnogram], files: Sequence[str]
-) -> tuple[Hypnogram, dict[str, Hypnogram]]:
-    """Cut the expert's scoring and a night's own, which are of one file, to the epochs they share."""
-    names = [files[0]] + [files[1]] * len(given)
-    with collect_warnings(), naming_nights(names):  # which number the nights
-        aligned = align_nights(expert, *given.values(), epoch_seconds=expert.epoch_seconds)
-    if notes := dict.fromkeys(with_names(note, names) for note in aligned.notes):
-        warn("; ".join(notes) + ".")
-    expert, *cut = cast(tuple[Hypnogram, ...], aligned.nights)
-    return expert, dict(zip(given, cut, strict=True))
 
 
 def uncommon_pairs(profile: Profile | None, scheme: StageScheme) -> list[tuple[str, str]]:

@@ -255,12 +255,8 @@ class StatsRow:
         reasons = {scoring: dict(each.reasons) for scoring, each in measures.items() if each.reasons}
         hours = {
             scoring: [
-                {
-                    "hour": hour.name,
-                    "scored_minutes": hour.scored_minutes,
-                    "stage_percent": hour.stage_percent,
-                    "bouts": hour.bouts,
-                }
+                {"hour": hour.name}
+                | {key: getattr(hour, key) for key in ("scored_minutes", "stage_percent", "bouts")}
                 for hour in each.hours
             ]
             for scoring, each in measures.items()
