@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import click
 
-from stageguard.cli.command import MORE, more, option, packed
+from stageguard.cli.command import MORE, Function, more, option, packed
 from stageguard.errors import InputError, StageGuardError
 from stageguard.formats.companions import (
     MOMENT_WORDS,
@@ -124,6 +124,12 @@ COUNT = click.IntRange(min=0)
 SCHEME = click.Choice(["aasm5", "wldr4", "wnr3", "ws2"])
 DEVICE = click.Choice(["auto", "cpu", "cuda"])
 TRAINED = get_args(Training)
+
+
+def output(metavar: str, text: str, kind: PathType = PATH, **settings: Any) -> Callable[[Function], Function]:
+    """Declare where a command writes."""
+    return option("--output", "-o", metavar=metavar, type=kind, help=text, **settings)
+
 
 profile = option(
     "--profile", "-p", metavar="NAME", required=True, help="Name (stageguard profiles) or .toml file."

@@ -13,7 +13,7 @@ import click
 from click import UsageError
 
 from stageguard.cli import options as opt
-from stageguard.cli.command import MORE, command, more, option, packed
+from stageguard.cli.command import command, more, option, packed
 from stageguard.cli.outcomes import (
     MOST_NOTES,
     MOST_ROWS,
@@ -43,15 +43,8 @@ from stageguard.storage import is_folder
 source_options = packed(
     "reading",
     opt.file_options,
-    *(opt.epoch_seconds, opt.logits, opt.log, opt.stages),
-    option(
-        "--format",
-        metavar="NAME",
-        heading=MORE,
-        help="Format of the sources, where content cannot tell.",
-    ),
-    opt.pool,
-    opt.normalize,
+    *(each for each in opt.READING if each is not opt.file_format),
+    more("--format", "NAME", "Format of the sources, where content cannot tell."),
 )
 
 
@@ -62,12 +55,8 @@ source_options = packed(
     type=opt.PATH,
     help="Hypnograms or probabilities of any format, folders, quoted patterns, or a sample list.",
 )
-@option(
-    "--output",
-    "-o",
-    metavar="TARGET",
-    type=opt.PATH,
-    help="File or folder. Several nights go into a folder or one .parquet. Default: beside each.",
+@opt.output(
+    "TARGET", "File or folder. Several nights go into a folder or one .parquet. Default: beside each."
 )
 @opt.sample_list
 @option("--to", metavar="FORMAT", help="Format to write (docs/formats.md). Default: by the target's name.")

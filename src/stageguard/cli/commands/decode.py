@@ -37,12 +37,10 @@ from stageguard.runner.run import check_folder
 @command
 @option("--profile", "-p", metavar="NAME", help="Name or .toml file. Default: the one that fits the stages.")
 @opt.density_files
-@option(
-    "--output",
-    "-o",
-    metavar="FOLDER|TABLE",
-    type=opt.OutputType(*opt.TABLES),
-    help="Default: beside each file. A table of nights: .csv, .tsv, .parquet.",
+@opt.output(
+    "FOLDER|TABLE",
+    "Default: beside each file. A table of nights: .csv, .tsv, .parquet.",
+    opt.OutputType(*opt.TABLES),
 )
 @opt.lights
 @option("--svg", is_flag=True, help="Also draw each night as an SVG picture.")

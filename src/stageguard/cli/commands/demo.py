@@ -41,14 +41,7 @@ Check the output:    stageguard verify synthetic-night.hypnogram.tsv
 
 
 @command
-@option(
-    "--output",
-    "-o",
-    metavar="FOLDER",
-    type=opt.HERE,
-    default=Path("stageguard-demo"),
-    help="Folder for the outputs.",
-)
+@opt.output("FOLDER", "Folder for the outputs.", opt.HERE, default=Path("stageguard-demo"))
 @option("--overwrite", is_flag=True, help="Write into a folder that no demo made.")
 @opt.as_json
 def demo(output: Path, overwrite: bool, as_json: bool) -> None:

@@ -56,7 +56,7 @@ from stageguard.runner.tune_files import MeasuredFile, TuneTask, measure_task
     type=opt.PATH,
     help="Probabilities of one stager, or hypnograms alone; folders, patterns or a list.",
 )
-@option("--output", "-o", metavar="FILE.toml", type=opt.PATH, required=True, help="The profile to write.")
+@opt.output("FILE.toml", "The profile to write.", required=True)
 @option("--base", "-b", metavar="NAME", help="Profile to start from. Default: the one that fits the stages.")
 @option(
     "--expert",

@@ -58,7 +58,7 @@ STYLES = {"expert-level": "green", "worse": "red"}
 )
 @option("--scorer", metavar="COLUMN", multiple=True, help="An expert's column in such tables; repeatable.")
 @option("--subjects", metavar="TABLE", type=opt.PATH, help="Columns id and subject. Default: all different.")
-@option("--output", "-o", metavar="CARD.html|.json", type=opt.PATH, help="A page and its .json, or that.")
+@opt.output("CARD.html|.json", "A page and its .json, or that.")
 @option("--stager", metavar="NAME", help="The stager, with version and channels.")
 @option("--cohort", metavar="NAME", help="Whom the nights are of.")
 @opt.lights

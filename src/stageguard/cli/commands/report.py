@@ -68,13 +68,7 @@ from stageguard.storage import is_folder
     type=opt.PATH,
     help="Probabilities or a .hypnogram.tsv; of a cohort a folder, a pattern, a list or a table.",
 )
-@option(
-    "--output",
-    "-o",
-    metavar="NIGHT.html",
-    type=opt.PATH,
-    help="The page. Default: NIGHT.report.html beside it.",
-)
+@opt.output("NIGHT.html", "The page. Default: NIGHT.report.html beside it.")
 @option("--profile", "-p", metavar="NAME", help="Needed for probabilities; an output records its own.")
 @option("--input", "source", metavar="FILE", type=opt.PATH, help="Probabilities of a .hypnogram.tsv.")
 @option("--expert", metavar="FILE", type=opt.PATH, help="An expert's scoring; of a cohort a folder or table.")

@@ -49,13 +49,7 @@ from stageguard.runner.inputs import lights_of
 @option("--until", metavar="TARGETS", help="Review until these are right: tst=10,rem_latency=5 (minutes).")
 @option("--blind", is_flag=True, help="Hide stager and guard until the night is scored.")
 @option("--adjudicate", metavar="A,B", help="Decide where the reviews of two scorers differ.")
-@option(
-    "--output",
-    "-o",
-    metavar="FILE|FOLDER",
-    type=opt.HERE,
-    help="Another place for the review.",
-)
+@opt.output("FILE|FOLDER", "Another place for the review.", opt.HERE)
 @more("--port", "N", "Port on this computer; 0: any.", type=click.IntRange(0, 65535), default=0)
 @more("--no-open", None, "Do not open a browser.")
 @opt.lights

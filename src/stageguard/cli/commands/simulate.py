@@ -17,27 +17,14 @@ from stageguard.synthetic.cohort import WRITTEN, Plan, Subject, simulate_cohort
 
 @command
 @option("--modality", "-m", type=click.Choice(WRITTEN), required=True, help="What is recorded.")
-@option(
-    "--output",
-    "-o",
-    metavar="FOLDER",
-    type=opt.HERE,
-    required=True,
-    help="For the cohort; a new or empty folder.",
-)
+@opt.output("FOLDER", "For the cohort; a new or empty folder.", opt.HERE, required=True)
 @option("--subjects", "-n", metavar="N", type=int, default=4, help="How many, up to 999.")
 @option(
     "--hours", metavar="H", type=float, help="Length of each recording. Default: 4 for mice, 8 for people."
 )
 @option("--seed", metavar="S", type=int, default=0, help="Same seed, same cohort, to the byte.")
 @opt.overwrite
-@option(
-    "--jobs",
-    metavar="N",
-    type=opt.COUNT,
-    default=1,
-    help="Subjects at a time; 0 means one per core.",
-)
+@opt.jobs
 @opt.as_json
 def simulate(
     modality: str,

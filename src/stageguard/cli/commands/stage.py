@@ -49,9 +49,7 @@ from stageguard.storage import is_folder
     default=("yasa",),
     help="yasa, sleepecg, luna-pops:FOLDER, a network or .onnx; repeatable.",
 )
-@option(
-    "--output", "-o", metavar="FOLDER", type=opt.OutputType(), required=True, help="Folder of the outputs."
-)
+@opt.output("FOLDER", "Folder of the outputs.", opt.OutputType(), required=True)
 @option("--profile", "-p", metavar="NAME", help="Default: the profile that fits the stager.")
 @option("--channels", "derivations", metavar="C4-M1,C3-M2", help="The EEG to stage; several are combined.")
 @option("--report/--no-report", default=True, help="Whether to write a page about each night.")

@@ -94,7 +94,7 @@ PARTLY_WORDS = (
 @command
 @opt.scored_files
 @opt.sample_list
-@option("--output", "-o", metavar="COHORT.tsv", type=opt.PATH, help="A row per night, with a codebook.")
+@opt.output("COHORT.tsv", "A row per night, with a codebook.")
 @option("--table", "paper", metavar="FILE.md|.tex|.tsv", type=opt.PATH, help="Write the table of a paper.")
 @option("--profile", "-p", metavar="NAME", help="Decode probabilities with it; count its transitions.")
 @opt.lights

@@ -70,22 +70,9 @@ def status(folder: Path, as_json: bool) -> None:
 @click.argument(
     "config", metavar="STUDY.toml", type=opt.HERE, help="What to run, such as studies/mouse-sim.toml."
 )
-@option(
-    "--output",
-    "-o",
-    metavar="FOLDER",
-    type=opt.HERE,
-    required=True,
-    help="New, or that of an earlier run, which goes on.",
-)
+@opt.output("FOLDER", "New, or that of an earlier run, which goes on.", opt.HERE, required=True)
 @option("--smoke", is_flag=True, help="The small version, to see that everything works.")
-@option(
-    "--jobs",
-    metavar="N",
-    type=opt.COUNT,
-    default=1,
-    help="Folds at a time, a core each; 0 means one per core.",
-)
+@opt.jobs
 @opt.cluster
 @option(
     "--timeout", metavar="MINUTES", type=opt.Number(min=0.01), help="Longest wait for a fold of a cluster."
@@ -185,7 +172,7 @@ def table(folder: Path, name: tuple[str, ...], form: Literal["md", "tex", "csv"]
 @click.argument(
     "folders", metavar="FOLDER...", nargs=-1, required=True, type=opt.HERE, help="What `study run` wrote."
 )
-@option("--output", "-o", metavar="FOLDER", type=opt.HERE, help="Write the tables there in all formats.")
+@opt.output("FOLDER", "Write the tables there in all formats.", opt.HERE)
 @form_option
 def compare(folders: tuple[Path, ...], output: Path | None, form: Literal["md", "tex", "csv"]) -> None:
     """Print tables over several studies: the main comparison side by side, errors of sleep architecture.

@@ -27,13 +27,7 @@ if TYPE_CHECKING:
 
 @command
 @click.argument("config", metavar="CONFIG.toml", type=opt.HERE, help="What to train, and on what.")
-@option(
-    "--output",
-    "-o",
-    metavar="FOLDER",
-    type=opt.HERE,
-    help="For the network. Default: what the file says.",
-)
+@opt.output("FOLDER", "For the network. Default: what the file says.", opt.HERE)
 @option("--onnx", metavar="MODEL.onnx", type=opt.PATH, help="Also write the network as one ONNX file.")
 @option("--small", is_flag=True, help="The size for a computer without a GPU.")
 @option("--device", type=opt.DEVICE, help="Where to compute. Default: what the file says.")
