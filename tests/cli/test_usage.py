@@ -79,3 +79,22 @@ def test_help_is_shown_wherever_it_is_asked_for(capsys):
         assert ran.out.startswith("Usage: stageguard ")
     assert run().code == 2
     assert run("profiles", "show", "--", "-h").code == 1  # a name, and no such profile
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("decode", "numbers.txt"), "fits 5 formats. Name the right one, as in --format numbers-yasa: "),
+        (
+            ("decode", "numbers.txt", "--only", "zz", "-p", "human-psg-5"),
+            "stageguard: --only zz: there is no such night",
+        ),
+        (("convert", "numbers.txt", "-o", "new.xyz", "--format", "numbers-yasa"), "Say which, as in --to "),
+    ],
+)
+def test_an_error_spells_an_option_as_the_shell_does(capsys, tmp_path, monkeypatch, words, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "numbers.txt").write_text("0\n1\n2\n3\n4\n" * 8)
+    ran = Runner(capsys)(*words)
+    assert ran.code == 1
+    assert said in ran.err

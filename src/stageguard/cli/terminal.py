@@ -211,7 +211,7 @@ def one_line(text: object) -> str:
 
 
 # An option as messages spell it, such as logits=True or format='dreem-json'.
-_PYTHON_OPTION = re.compile(r"(?<= )([a-z_]+)=(True|'[^']*'|[0-9.]*[0-9])(?=[.,;:)]?(?: |$))")
+_PYTHON_OPTION = re.compile(r"(?<![^ ])([a-z_]+)=(True|'[^']*'|[0-9.]*[0-9])(?=[.,;:)]?(?: |$))")
 _OPTIONS = {"target_format": "--to", "reepoch_to": "--reepoch", "merge_to": "--merge"}
 
 

@@ -307,10 +307,16 @@ def _format_for(path: Path, name: str | None, argument: str, *, is_density: bool
         return fitting[0]
     if fitting:
         listed = ", ".join(f"{form.name} ({form.title})" for form in fitting)
-        raise InputError(f"{path.name}: may be several formats. Say which with {argument}: {listed}.")
+        raise InputError(f"{path.name}: may be several formats. {_as_in(argument, fitting)}: {listed}.")
     what = "probabilities alone" if is_density else "nights"
-    listed = ", ".join(form.name for form in able if form.writes_probabilities_alone or not is_density)
-    raise InputError(f"{path.name}: no format of {what} is called so. Say which with {argument}: {listed}.")
+    able = [form for form in able if form.writes_probabilities_alone or not is_density]
+    listed = ", ".join(form.name for form in able)
+    raise InputError(f"{path.name}: no format of {what} is called so. {_as_in(argument, able)}: {listed}.")
+
+
+def _as_in(argument: str, able: list[FileFormat]) -> str:
+    """Return how to say which format is meant."""
+    return f"Say which, as in {argument}={able[0].name!r}"
 
 
 def _longest_match(path: Path, able: Sequence[FileFormat]) -> list[FileFormat]:

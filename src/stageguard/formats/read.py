@@ -261,8 +261,8 @@ def _refuse_scoring(path: Path) -> None:
     if head.startswith(EDF) and attempt(lambda: read_hypnogram_file(path, FileOptions())) is None:
         raise file_error(
             path,
-            "is EDF, expected a stager's probabilities. Stage a recording first, with a stager such as YASA "
-            "or U-Sleep; check, stats and compare read scorings.",
+            "is EDF, expected a stager's probabilities. Stage a recording with stageguard stage; "
+            "stats and compare read scorings.",
         )
     if _is_scoring(path, head):
         raise file_error(path, f"holds {NO_PROBABILITIES}", code=LABELS_ALONE)

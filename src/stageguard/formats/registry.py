@@ -113,7 +113,7 @@ def detect(
         choices = "; ".join(f"{form.name} = {form.title}" for form in fitting)
         raise file_error(
             path,
-            f"fits {len(fitting)} formats. Name the right one with format: {choices}.",
+            f"fits {len(fitting)} formats. Name the right one, as in format={fitting[0].name!r}: {choices}.",
             code="ambiguous-format",
         )
     form = fitting[0]
