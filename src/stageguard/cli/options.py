@@ -131,6 +131,11 @@ def output(metavar: str, text: str, kind: PathType = PATH, **settings: Any) -> C
     return option("--output", "-o", metavar=metavar, type=kind, help=text, **settings)
 
 
+def experts(text: str) -> Callable[[Function], Function]:
+    """Declare the scorings of one or several experts."""
+    return option("--expert", metavar="FOLDER", type=PATH, multiple=True, help=text)
+
+
 profile = option(
     "--profile", "-p", metavar="NAME", required=True, help="Name (stageguard profiles) or .toml file."
 )

@@ -58,13 +58,7 @@ from stageguard.runner.tune_files import MeasuredFile, TuneTask, measure_task
 )
 @opt.output("FILE.toml", "The profile to write.", required=True)
 @option("--base", "-b", metavar="NAME", help="Profile to start from. Default: the one that fits the stages.")
-@option(
-    "--expert",
-    metavar="FOLDER",
-    type=opt.PATH,
-    multiple=True,
-    help="An expert's hypnograms, named like the nights; repeatable.",
-)
+@opt.experts("An expert's hypnograms, named like the nights; repeatable.")
 @option("--reviewed", metavar="FOLDER", type=opt.PATH, help="Nights reviewed to the end, instead of FILES.")
 @option("--subjects", metavar="TABLE", type=opt.PATH, help="Columns id and subject; group and expert may be.")
 @opt.overwrite

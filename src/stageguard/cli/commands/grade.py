@@ -49,13 +49,7 @@ STYLES = {"expert-level": "green", "worse": "red"}
 @command
 @opt.scored_files
 @opt.sample_list
-@option(
-    "--expert",
-    metavar="FOLDER",
-    type=opt.PATH,
-    multiple=True,
-    help="An expert's scorings: folder, table or file; repeatable, or a folder of folders.",
-)
+@opt.experts("An expert's scorings: folder, table or file; repeatable, or a folder of folders.")
 @option("--scorer", metavar="COLUMN", multiple=True, help="An expert's column in such tables; repeatable.")
 @option("--subjects", metavar="TABLE", type=opt.PATH, help="Columns id and subject. Default: all different.")
 @opt.output("CARD.html|.json", "A page and its .json, or that.")

@@ -115,7 +115,8 @@ def report(
         raise UsageError(f"--input goes with a .hypnogram.tsv, and {night.name} is none.")
     measuring = StatisticsOptions("aasm", *lights, lights_on_phase=lights_on_phase)
     if table is not None:
-        page = output or _default_page(night)
+        place = night / "cohort" if is_folder(night) else night
+        page = output or place.with_name(f"{place.name}{REPORT_SUFFIX}")
         check_places([page], overwrite=overwrite)  # before minutes of work
         if companions or options != DecodeOptions(options.density):
             theirs = "--quality, --pins, --cohort, --stager and --trained"
@@ -266,13 +267,6 @@ def _about(
         [*inputs.notes, *reader.group_notes(groups), *unread],
         reader.card,
     )
-
-
-def _default_page(source: Path) -> Path:
-    """Return the default path of the page: in the folder of the nights, or beside their table."""
-    if is_folder(source):
-        return source / f"cohort{REPORT_SUFFIX}"
-    return source.with_name(f"{source.name}{REPORT_SUFFIX}")
 
 
 def _with_warnings(outcome: Outcome[ReportedRow]) -> CohortRow:

@@ -193,12 +193,9 @@ def _of_dataset(
     entries = [entry for folder in folders for entry in about.entries(folder, **reader)]
     if not entries:
         raise InputError(f"{folders[0]} holds no recording of {name}. See: stageguard doctor --data {name}")
-    return [Source(entry.id, _file_name(entry.id), entry.files, entry, channels) for entry in entries]
-
-
-def _file_name(name: str) -> str:
-    """Return a recording's name with characters that are safe in a file name."""
-    return re.sub(r"[^\w.+-]+", "_", name).strip("._") or "recording"
+    names = [re.sub(r"[^\w.+-]+", "_", entry.id).strip("._") or "recording" for entry in entries]
+    both = zip(entries, names, strict=True)
+    return [Source(entry.id, name, entry.files, entry, channels) for entry, name in both]
 
 
 def _read(source: Source, stager: NamedStager) -> Recording | Features | Path:
