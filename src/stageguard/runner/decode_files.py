@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from operator import attrgetter
@@ -38,7 +38,6 @@ from stageguard.runner.decode_one import (
 )
 from stageguard.runner.manifest import DecodedFile, DecodedNight, Manifest, ManifestRow, table_text
 from stageguard.runner.run import Outcome, run_files
-from stageguard.runner.stopping import Stopped
 from stageguard.version import __version__
 
 if TYPE_CHECKING:
@@ -84,21 +83,9 @@ class FileSource:
     folder: Path | None = None  # for the tables of the manifest, if they are wanted
     work: Callable[[Any], DecodedNight] | None = None  # by default `decode_task`
 
-    @contextmanager
-    def opened(self) -> Iterator[None]:
-        """Say how much was written if the run is stopped, also what workers have not reported yet."""
-        before = self._written()
-        try:
-            yield
-        except Stopped as stopped:
-            n_files, n_written = len(self.tasks), len(self._written() - before)
-            files = f"{n_files:,} file{'s' * (n_files != 1)}"
-            stopped.done = f"{n_written:,} of {files} written. The same command goes on from there."
-            raise
-
-    def _written(self) -> set[tuple[Path, int]]:
-        sidecars = [output_paths(task.output).sidecar for task in self.tasks]
-        return {(path, path.stat().st_mtime_ns) for path in sidecars if path.is_file()}
+    def opened(self) -> AbstractContextManager[None]:
+        """Hold nothing: each night is written alone."""
+        return nullcontext()
 
     def outcomes(self, jobs: int, executor: Executor | None) -> Generator[Outcome[DecodedNight], None, None]:
         """Yield the outcome of each file, in order."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
@@ -91,10 +91,16 @@ class DecodeOptions:
     @classmethod
     def from_dict(cls, recorded: Mapping[str, Any], quality: Floats | None) -> DecodeOptions:
         """Return the recorded options; `quality` is that column of the output."""
-        given = {key: value for key, value in recorded.items() if value is not None}
-        density = {key: parse(given[key]) for key, parse in _OF_DENSITY.items() if key in given}
-        own = {key: parse(given[key]) for key, parse in _OF_NIGHT.items() if key in given}
-        return cls(FileOptions(**density), quality=quality if recorded.get("quality") else None, **own)
+        given = {
+            key: _PARSE[key](value) if key in _PARSE else value
+            for key, value in recorded.items()
+            if value is not None
+        }
+        density, own = (
+            {item.name: given[item.name] for item in fields(kind) if item.name in given}
+            for kind in (FileOptions, cls)
+        )
+        return cls(FileOptions(**density), **own | {"quality": quality if given.get("quality") else None})
 
 
 def _by_text(by_epoch: Mapping[int, Any] | None) -> dict[str, Any] | None:
@@ -109,22 +115,15 @@ def _moment(recorded: object) -> Moment:
     return parse_moment(str(recorded))
 
 
-# how recorded values of options become those of the call
-_OF_DENSITY: dict[str, Callable[[Any], Any]] = {
+# how values that JSON has in another type become those of the call
+_PARSE: dict[str, Callable[[Any], Any]] = {
     "stages": tuple,
-    "logits": bool,
-    "log": bool,
-    "normalize": bool,
-    **dict.fromkeys(("epoch_seconds", "format", "pool_to_seconds"), lambda value: value),
-}
-_OF_NIGHT: dict[str, Callable[[Any], Any]] = {
     "pins": _pins,
     "strength_pins": _pins,
     "strength_quality": lambda held: {int(epoch): float(beta) for epoch, beta in held.items()},
     "epochs": lambda part: (int(part[0]), int(part[1])),
     "lights_off": _moment,
     "lights_on": _moment,
-    **dict.fromkeys(("cohort", "stager", "trained", "strength"), lambda value: value),
 }
 
 

@@ -12,7 +12,7 @@ import json
 import os
 import warnings
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -76,7 +76,6 @@ from stageguard.report.words import shared_warnings
 from stageguard.runner.decode_one import MALFORMED, DecodeOptions, is_as_described, reading_with, what_differs
 from stageguard.runner.manifest import DecodedNight, Manifest, ManifestRow, recorded_outcomes
 from stageguard.runner.run import LOGGER, Outcome, attempt, collect_warnings, log_outcome
-from stageguard.runner.stopping import Stopped
 from stageguard.storage import files_below, is_folder, is_remote, own_folder, place_in, put_object
 from stageguard.version import __version__
 
@@ -183,17 +182,7 @@ class DecodedChunk(NamedTuple):
 
     def to_bytes(self) -> bytes:
         """Return the chunk as a part: a line of JSON, then the rows."""
-        nights = [
-            {"id": each.id, "file": each.file, "error": each.error}
-            if each.error is not None
-            else {
-                "row": each.result.row.cells,
-                "notes": each.result.notes,
-                "change_rows": each.result.change_rows,
-                "warnings": each.warnings,
-            }
-            for each in self.outcomes
-        ]
+        nights = list(map(asdict, self.outcomes))
         return json.dumps({"folder": self.folder, "nights": nights}).encode() + b"\n" + self.rows
 
     @classmethod
@@ -205,12 +194,12 @@ class DecodedChunk(NamedTuple):
 
 
 def _recorded(night: Mapping[str, Any]) -> Outcome[DecodedNight]:
-    if "error" in night:
-        return Outcome(night["file"], night["id"], error=f"{night['error']}")
-    row = ManifestRow.from_cells(night["row"])
-    change_rows = tuple(map(tuple, night["change_rows"]))
-    value = DecodedNight(row, tuple(night["notes"]), is_done_before=True, change_rows=change_rows)
-    return Outcome(row.file, row.id, value, warnings=tuple(night["warnings"]))
+    value = night["value"]
+    if value is not None:
+        changes = tuple(map(tuple, value["change_rows"]))
+        row, notes = ManifestRow(*value["row"]), tuple(value["notes"])
+        value = DecodedNight(row, notes, is_done_before=True, change_rows=changes)
+    return Outcome(**{**night, "value": value, "warnings": tuple(night["warnings"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +258,6 @@ class TableSource:
     identity: Mapping[str, Any]
     cautions: tuple[str, ...] = ()
     is_finished: bool = False  # whether an earlier identical call wrote the output
-    n_kept: int = field(default=0, init=False)  # nights in parts
     n_parts: int = field(default=0, init=False)
 
     @contextlib.contextmanager
@@ -291,10 +279,6 @@ class TableSource:
                 remove_folder(task.parts)
         except BlockingIOError:
             raise OutputError(f"another run is decoding to {task.output}. Wait for it.") from None
-        except Stopped as stopped:
-            nights = f"{self.n_kept:,} night{'s' * (self.n_kept != 1)}"
-            stopped.done = f"{nights} done. The same command goes on from there."
-            raise
         except FileFormatError:
             remove_folder(task.parts)
             raise
@@ -323,7 +307,7 @@ class TableSource:
                 else:
                     outcomes = decoded.outcomes
                     write_together({self._part(number): decoded.to_bytes()}, overwrite=True)
-                self.n_parts, self.n_kept = number + 1, self.n_kept + len(outcomes)
+                self.n_parts = number + 1
                 for outcome in outcomes:
                     missing.discard(outcome.id)
                     log_outcome(replace(outcome, is_in_table=True))

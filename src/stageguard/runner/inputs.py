@@ -192,18 +192,14 @@ def _once(nights: Sequence[Input]) -> tuple[list[Input], list[str]]:
 def _without_beside(nights: Sequence[Input]) -> tuple[list[Input], list[str]]:
     """Return nights without the files beside an output that are named after it, and a remark on those."""
     outputs = {night.path for night in nights if night.path.suffix == ".tsv" and is_output(night.path)}
-    ids = {(night.path.parent, night.id) for night in nights if night.path in outputs}
-
-    def is_beside(night: Input) -> bool:
-        of_folder = [name for folder, name in ids if folder == night.path.parent]
-        return (
-            not night.is_listed and night.path not in outputs and is_named_after(night.path.name, of_folder)
-        )
-
-    left = list(filter(is_beside, nights)) if outputs else []
-    names = listed([night.path.name for night in left], 5)
-    remarks = [f"left out, beside outputs of decode: {names}"] if left else []
-    return [night for night in nights if night not in left], remarks
+    places = {str(path.with_name(night_id(path))) for path in outputs}
+    beside = {
+        night.path for night in nights
+        if not night.is_listed and night.path not in outputs and is_named_after(str(night.path), places)
+    }  # fmt: skip
+    names = listed(sorted(path.name for path in beside), 5)
+    remarks = [f"left out, beside outputs of decode: {names}"] if beside else []
+    return [night for night in nights if night.path not in beside], remarks
 
 
 def _is_there(path: Path) -> bool:

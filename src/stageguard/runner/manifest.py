@@ -23,6 +23,7 @@ from stageguard.measures.cohort import DecodedFacts
 from stageguard.report.summary import DecodingSummary, JointScores, RecordingFacts, RowMeasures
 from stageguard.report.words import done_words
 from stageguard.runner.run import Outcome
+from stageguard.runner.stopping import Stopped
 from stageguard.version import __version__
 
 if TYPE_CHECKING:
@@ -338,7 +339,7 @@ class Source(Protocol):
     """Nights to decode, and where they are written."""
 
     def opened(self) -> AbstractContextManager[None]:
-        """Hold what a run needs while it lasts; if it is stopped, say what was finished."""
+        """Hold what a run needs while it lasts."""
 
     def outcomes(self, jobs: int, executor: Executor | None) -> Generator[Outcome[DecodedNight], None, None]:
         """Decode and write the nights that no earlier run has; yield the outcomes of all, in order."""
@@ -368,11 +369,16 @@ def decode_source(
         Called with the outcome of each night, in order, as soon as it is in the manifest.
     """
     manifest = Manifest()
-    with source.opened():
-        with closing(source.outcomes(jobs, executor)) as outcomes:
-            for outcome in outcomes:
-                manifest.add(outcome)
-                if on_outcome is not None:
-                    on_outcome(outcome)
-        source.finish(manifest)
+    try:
+        with source.opened():
+            with closing(source.outcomes(jobs, executor)) as outcomes:
+                for outcome in outcomes:
+                    manifest.add(outcome)
+                    if on_outcome is not None:
+                        on_outcome(outcome)
+            source.finish(manifest)
+    except Stopped as stopped:
+        n = len(manifest.nights)
+        stopped.done = f"{n:,} night{'s' * (n != 1)} done. The same command goes on from there."
+        raise
     return manifest
