@@ -167,12 +167,6 @@ class TableTask:
         return json_lines({**meanings, "stageguard": plain(content)}) + "\n"
 
 
-class Chunk(NamedTuple):
-    """Nights that are decoded and kept together; none if an earlier run has decoded them."""
-
-    nights: Sequence[Rows]
-
-
 class DecodedChunk(NamedTuple):
     """The outcomes of the nights of a chunk, and the rows of those that did not fail."""
 
@@ -210,19 +204,19 @@ class ChunkDecoder:
     table: CohortTable
     cautions: tuple[str, ...]  # warnings that hold for every night
 
-    def __call__(self, chunk: Chunk) -> DecodedChunk | None:
-        """Return the decoded nights; None if an earlier run has them."""
-        if not chunk.nights:
+    def __call__(self, chunk: Sequence[Rows]) -> DecodedChunk | None:
+        """Return the decoded nights; None if there are none, because an earlier run has them."""
+        if not chunk:
             return None
         outcomes, decodings = list[Outcome[DecodedNight]](), list[tuple[str, Decoding]]()
-        for night in map(self.table.read, chunk.nights):
+        for night in map(self.table.read, chunk):
             outcome: Outcome[DecodedNight] = Outcome(night.file, night.id, error=night.error)
             if night.error is None:
                 place = f"{night.file}, night {night.id[:40]}"
                 outcome = attempt(partial(self._decode, decodings), night, place=place)
             outcomes.append(outcome)
         rows = decoded_rows(self.task.output, decodings) if decodings else b""
-        return DecodedChunk(outcomes, chunk.nights[0].folder, rows)
+        return DecodedChunk(outcomes, chunk[0].folder, rows)
 
     def _decode(self, decodings: list[tuple[str, Decoding]], night: TableNight) -> DecodedNight:
         options = self.task.options
@@ -317,12 +311,12 @@ class TableSource:
                 task.path, f"has no night {min(missing)!r}, expected the ids of its column {ID}."
             )
 
-    def _chunks(self) -> Iterator[Chunk]:
+    def _chunks(self) -> Iterator[Sequence[Rows]]:
         """Yield the chunks of the table, without their nights if there is a part of an earlier run."""
         task = self.task
         wanted = (night for night in self.table.nights() if not task.only or night.id in task.only)
         for number, chunk in enumerate(chunks(wanted)):
-            yield Chunk(() if self._part(number).is_file() else chunk)
+            yield () if self._part(number).is_file() else chunk
 
     def _part(self, number: int) -> Path:
         return self.task.parts / f"{number:06d}.part"
@@ -391,10 +385,7 @@ class TableSource:
 def table_source(task: TableTask) -> TableSource:
     """Return the nights of a table as a source, which is finished if an identical call wrote the output.
 
-    Raises
-    ------
-    OutputExistsError
-        The output exists, and is not what this call would write.
+    An output that is not what this call would write is an `OutputExistsError`.
     """
     outputs = [task.sidecar, *map(task.beside, ("nights.tsv", "failures.tsv", "changes.tsv"))]
     outputs += [] if task.is_dataset else [task.output]

@@ -173,20 +173,17 @@ def _once(nights: Sequence[Input]) -> tuple[list[Input], list[str]]:
 
     A file is preferred to a link to it. Rows of a sample list stay, because each may say something else.
     """
-    first, kept = dict[Path, int](), list[Input]()
+    kept = dict[object, Input]()
     twice: dict[str, None] = {}
-    for night in nights:
-        index = len(kept) if night.is_listed else first.setdefault(real_path(night.path), len(kept))
-        if index == len(kept):
-            kept.append(night)
-            continue
-        earlier = kept[index]
-        if earlier.path.is_symlink() and not night.path.is_symlink():
-            kept[index], night = night, earlier
-        if kept[index].path != night.path:
+    for number, night in enumerate(nights):
+        key = number if night.is_listed else real_path(night.path)
+        first = kept.setdefault(key, night)
+        if first.path.is_symlink() and not night.path.is_symlink():
+            kept[key], night = night, first
+        if kept[key].path != night.path:
             twice.setdefault(str(night.path))
     remarks = [f"another name for a file that is taken already: {listed(list(twice), 5)}"] if twice else []
-    return kept, remarks
+    return list(kept.values()), remarks
 
 
 def _without_beside(nights: Sequence[Input]) -> tuple[list[Input], list[str]]:

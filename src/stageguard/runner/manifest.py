@@ -357,16 +357,7 @@ def decode_source(
 ) -> Manifest:
     """Decode the nights of a source, and return the manifest of the run.
 
-    Parameters
-    ----------
-    source : Source
-        The nights: a `FileSource`, or what `table_source` returns.
-    jobs : int
-        Processes of this computer; 0 means one per core, 1 means this process.
-    executor : Executor, optional
-        Where to run instead of in processes of this computer.
-    on_outcome : callable, optional
-        Called with the outcome of each night, in order, as soon as it is in the manifest.
+    `jobs` and `executor` are those of `run_all`; `on_outcome` is called with each outcome, in order.
     """
     manifest = Manifest()
     try:

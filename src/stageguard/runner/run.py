@@ -125,23 +125,9 @@ def run_files(
 ) -> Generator[Outcome[Value], None, None]:
     """Yield the outcome of each file, in order; a failure is an outcome, and the other files go on.
 
-    Parameters
-    ----------
-    work : callable
-        What to do with a task. To run in another process, it and the tasks must be picklable.
-    tasks : sequence
-        One per file.
-    output_of : callable, optional
-        Return the output of a task. If several tasks claim one output, the first gets it; the others fail.
-    jobs : int
-        Processes of this computer; 0 means one per core, 1 means this process.
-    executor : Executor, optional
-        Where to run instead of in processes of this computer.
-    fatal : tuple of exception types
-        Errors that concern the whole run and end it.
-    singly : bool
-        Yield each outcome as soon as it is known, for tasks that take seconds or more. Otherwise several
-        tasks go to a process at a time, so that sending costs little.
+    `jobs` and `executor` are those of `run_all`, to which `singly` sends one task at a time, for tasks that
+    take seconds or more. If several tasks claim one output, the first gets it and the others fail. An error
+    of a `fatal` type ends the run.
     """
     claimed = {} if output_of is None else claim_outputs(tasks, output_of)
     problems = [task.error or claimed.get(number) for number, task in enumerate(tasks)]
