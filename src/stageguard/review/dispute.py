@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import isnan
 from typing import Any
 
 import numpy as np
 
 from stageguard.arrays import Ints, Labels, Mask
 from stageguard.errors import InputError
+from stageguard.formats.outputs import plain
 from stageguard.measures.agreement import cohen_kappa, stage_kappas
 from stageguard.measures.bouts import contingency
 from stageguard.review.state import Pin
@@ -138,12 +138,8 @@ class Comparison:
             "scorer": self.scorer,
             "epochs": int(self.confusion.sum()),
             "accuracy": self.accuracy,
-            "kappa": _defined(self.kappa),
-            "stage_kappas": {name: _defined(kappa) for name, kappa in self.stage_kappas.items()},
+            "kappa": plain(self.kappa),
+            "stage_kappas": plain(self.stage_kappas),
             "stages": list(self.names),
             "confusion": self.confusion.tolist(),
         }
-
-
-def _defined(value: float) -> float | None:
-    return None if isnan(value) else value

@@ -21,12 +21,11 @@ MOST_LANES = 32
 MOST_TEXT = 80  # characters of a name
 
 
-def _name(value: object, where: str) -> str:
+def printable(value: object, where: str, most: int = MOST_TEXT) -> str:
+    """Return a name, after checking that a terminal, the page and a journal can show it."""
     name = checks.text(value, where, empty=False)
-    if len(name) > MOST_TEXT or not name.isprintable():
-        raise InputError(
-            f"{where} is {checks.shown(name)}, expected at most {MOST_TEXT} printable characters."
-        )
+    if len(name) > most or not name.isprintable():
+        raise InputError(f"{where} is {checks.shown(name)}, expected at most {most} printable characters.")
     return name
 
 
@@ -37,7 +36,7 @@ def _colour(value: object, where: str) -> str:
     return colour.lower()
 
 
-Name = Annotated[str, _name]
+Name = Annotated[str, printable]
 Hertz = Annotated[float, Range(0.01, 10_000)]
 
 

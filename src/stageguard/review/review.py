@@ -24,7 +24,7 @@ from stageguard.report.summary import measures_of
 from stageguard.review.cohort import Cohort, CohortNight
 from stageguard.review.dispute import Comparison
 from stageguard.review.journal import MALFORMED, REVIEW_SUFFIX, Journal, check_head, now, read_journal
-from stageguard.review.montage import FILE_NAME, Laboratory, read_montages
+from stageguard.review.montage import FILE_NAME, Laboratory, printable, read_montages
 from stageguard.review.night import (
     NightUnderReview,
     Relaxation,
@@ -261,7 +261,8 @@ class ReviewSession:
         self.until = until
         self.last_cohort: Cohort | None = None  # when the session was closed
         self._unopened: dict[int, CohortNight | None] = {}  # nights of a cohort that nobody has opened yet
-        self.requests, self.scorer, self.is_blind = tuple(requests), _checked_name(scorer), is_blind
+        self.requests, self.is_blind = tuple(requests), is_blind
+        self.scorer = printable(checks.text(scorer, "scorer").strip(), "scorer", MOST_NAME)
         self._output, self.adjudicates = output, adjudicates
         self._laboratory = None if montage is None else read_montages(montage)
         self._refuse_shared_journals()
@@ -429,13 +430,3 @@ def journal_state(night: NightUnderReview, path: Path, *, is_blind: bool) -> Rev
         return night.opening_state(is_blind=is_blind)
     except (StageGuardError, OSError, *MALFORMED):  # opening the night will raise the error
         return None
-
-
-def _checked_name(scorer: str) -> str:
-    """Return a scorer's name, after checking that a terminal, the page and a journal can show it."""
-    name = checks.text(scorer, "scorer").strip()
-    if not name.isprintable() or not 1 <= len(name) <= MOST_NAME:
-        raise InputError(
-            f"scorer is {checks.shown(scorer)}, expected a name of 1 to {MOST_NAME} printable characters."
-        )
-    return name

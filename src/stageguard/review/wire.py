@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from stageguard.arrays import Floats
 from stageguard.errors import InputError, StageGuardError, visible
+from stageguard.formats.outputs import plain
 from stageguard.guard.explain import Change, in_bouts
 from stageguard.measures.agreement import agreement
 from stageguard.measures.bouts import cuts_of, cycles_of, period_for
@@ -258,11 +259,11 @@ def plan_part(plan: Plan) -> dict[str, Any]:
                 "label": title_of(key),
                 "title": quantity.title,
                 "unit": quantity.short_unit,
-                "value": number(reach.value),
-                "low": number(reach.low),
-                "high": number(reach.high),
-                "start_low": number(start.low),
-                "start_high": number(start.high),
+                "value": plain(reach.value),
+                "low": plain(reach.low),
+                "high": plain(reach.high),
+                "start_low": plain(start.low),
+                "start_high": plain(start.high),
                 "target": reach.target,
                 "is_met": reach.is_met,
             }
@@ -369,8 +370,8 @@ def measures_part(night: NightUnderReview, state: ReviewState, result: GuardResu
         "statistics": _statistic_rows(night, statistics),
         "indicators": _indicator_rows(night, validities),
         "joint": {
-            "score": number(joint.value),
-            "cut": number(joint.high),
+            "score": plain(joint.value),
+            "cut": plain(joint.high),
             "like_experts": validities["guard"].looks_like_experts,
         },
     }
@@ -404,14 +405,9 @@ def _indicator_rows(night: NightUnderReview, validities: Mapping[str, Validity])
 def _measure_row(
     key: str, label: str, unit: str, decimals: int, values: Mapping[str, float]
 ) -> dict[str, Any]:
-    by_scoring = {name: number(values.get(name, float("nan"))) for name in ("stager", "guard", "expert")}
+    by_scoring = {name: plain(values.get(name, float("nan"))) for name in ("stager", "guard", "expert")}
     row = {"name": key, "label": label, "unit": unit, "decimals": decimals}
     return row | by_scoring | {"band": None, "inside": None}
-
-
-def number(value: float) -> float | None:
-    """Return a number for JSON: None unless it is finite."""
-    return float(value) if isfinite(value) else None
 
 
 def least_epochs(n_epochs: int) -> int:
@@ -444,7 +440,7 @@ def second_scorer(review: Review, at: Revision, *, is_complete: bool) -> dict[st
         "both": both,
         "least": least,
         "is_complete": is_complete,
-        "kappa": number(kappa),
+        "kappa": plain(kappa),
     }
 
 
@@ -465,7 +461,7 @@ def blind_agreement(review: Review, at: Revision) -> dict[str, Any] | None:
         "expert": night.expert,
     }
     kappas = {
-        name: number(agreement(scored, scoring).kappa)
+        name: plain(agreement(scored, scoring).kappa)
         for name, scoring in compared.items()
         if scoring is not None
     }
