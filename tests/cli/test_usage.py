@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli_runner import Runner, all_commands, examples_of
-from stageguard.cli.app import stageguard
+from stageguard.cli.app import WENT, stageguard
 
 
 @pytest.mark.parametrize("path", all_commands())
@@ -98,3 +98,10 @@ def test_an_error_spells_an_option_as_the_shell_does(capsys, tmp_path, monkeypat
     ran = Runner(capsys)(*words)
     assert ran.code == 1
     assert said in ran.err
+
+
+@pytest.mark.parametrize("name", WENT)
+def test_a_command_that_went_names_what_took_over(capsys, name):
+    ran = Runner(capsys)(name, "night.csv", "-p", "human-psg-5")
+    assert (ran.code, ran.out) == (2, "")
+    assert f"`stageguard {name}` went: use {WENT[name]}" in ran.err

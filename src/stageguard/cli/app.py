@@ -43,6 +43,23 @@ COMMANDS = {
         "doctor": "Check the installation, or a local copy of a dataset.",
     },
 }
+# Commands that went, and what took over.
+WENT = {
+    "check": "stageguard stats",
+    "combine": "stageguard convert A B --average --output OUT",
+    "completion": "_STAGEGUARD_COMPLETE=bash_source stageguard (or zsh_source, fish_source)",
+    "consensus": "stageguard compare A B C --consensus OUT",
+    "data": "stageguard doctor --data [NAME FOLDER]",
+    "days": "stageguard stats --sleeps",
+    "export": "stageguard train CONFIG.toml --onnx MODEL.onnx",
+    "features": "stageguard train with dataset and recipe in its configuration, or sg.features in Python",
+    "intervals": "stageguard stats --intervals",
+    "posterior": "stageguard decode --posterior",
+    "predict": "stageguard stage --stager FOLDER",
+    "quality": "stageguard stage, or sg.signal_quality in Python",
+    "stream": "sg.StreamingDecoder in Python",
+    "tune": "stageguard decode --tune, or stageguard fit without experts",
+}
 SHORT_HELP = {name: text for commands in COMMANDS.values() for name, text in commands.items()}
 HELP_WIDTH = 100  # longer lines are hard to read
 
@@ -66,6 +83,8 @@ class LazyGroup(Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that is called; a name that is nearly right is suggested."""
         name = args[0]
+        if name in WENT:
+            raise click.UsageError(f"`stageguard {name}` went: use {WENT[name]}.", ctx)
         if name not in SHORT_HELP and not name.startswith("-") and not ctx.resilient_parsing:
             raise click.NoSuchCommand(name, possibilities=SHORT_HELP, ctx=ctx)
         return super().resolve_command(ctx, args)
