@@ -272,7 +272,8 @@ def write_together(
             with contextlib.suppress(OSError):
                 put_back()
         for leftover in (*ready.values(), *kept):
-            leftover.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # a read-only disk refuses even where there is no file
+                leftover.unlink()
 
 
 def _undo_file(target: Path, kept: list[Path]) -> Callable[[], object]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import stat
@@ -71,6 +72,17 @@ def test_killed_write_leaves_the_old_file(tmp_path):
     run = subprocess.run([sys.executable, "-c", code, str(path)], check=False)
     assert run.returncode == -signal.SIGKILL
     assert path.read_text() == "old"
+
+
+def test_a_read_only_disk_is_one_line_that_names_the_output(tmp_path, monkeypatch):
+    def refuse(path, *_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    for name in ("open", "unlink"):  # such a disk refuses to remove even what does not exist
+        monkeypatch.setattr(Path, name, refuse)
+    with pytest.raises(OutputError, match=r"cannot write .*out\.txt: Read-only file system") as caught:
+        write_text_atomic(tmp_path / "out.txt", "text")
+    assert ".tmp" not in str(caught.value)
 
 
 def test_full_disk_is_one_line(tmp_path, monkeypatch):
