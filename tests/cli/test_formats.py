@@ -5,10 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import stageguard as sg
-from cli_runner import error_line
 from messages import mentions
-from stageguard.errors import FileFormatError
 from stageguard.synthetic.night import simulate_night
 
 PROFILE = "human-psg-5"
@@ -46,10 +43,6 @@ def test_every_command_takes_a_format(run, usleep, tmp_path, command):
 def test_a_scoring_format_is_taken_at_its_word_under_any_name(run, tmp_path, form):
     expert = simulate_night(PROFILE, hours=2, seed=1).expert
     path = expert.save(tmp_path / "a.x", format=form).path.rename(tmp_path / "a.txt")
-    with pytest.raises(
-        FileFormatError, match=rf"which is not called \.txt\. Say format='{form}', or rename it"
-    ):
-        sg.read_hypnogram(path)
     (measured,) = run("stats", path, "--scoring-format", form, "--json").nights
     assert measured["ok"], measured
-    assert "--format" in error_line(run("stats", path, "-p", PROFILE))
+    assert run("stats", path, "-p", PROFILE).code == 0  # its content tells the format, too

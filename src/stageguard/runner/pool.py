@@ -123,8 +123,11 @@ def _own_processes(function: Callable[[Item], Result], n_workers: int) -> Iterat
         yield submit
     except BaseException:
         workers = list((getattr(pool, "_processes", None) or {}).values())
+        manager = getattr(pool, "_executor_manager_thread", None)
         pool.shutdown(wait=False, cancel_futures=True)
         _end(workers)
+        if manager is not None:  # Python's exit would wake it, and fail if it closes its pipe just then
+            manager.join(END_SECONDS)
         raise
     finally:
         pool.shutdown(cancel_futures=True)
