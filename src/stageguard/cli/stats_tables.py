@@ -95,7 +95,8 @@ def nights_table(cohort: CohortTable, facts: Sequence[Facts]) -> Table:
     titles = numbers(*(titled(quantity, quantity.short_heading, cohort) for quantity in rows))
     hint = "All columns: --output cohort.tsv"
     if {"before", "after"} <= cohort.values.keys():
-        hint = f"In brackets: the change by decoding. {hint}"
+        where = ", both counted in the guarded sleep" * are_sleeps
+        hint = f"In brackets: the change by decoding{where}. {hint}"
     heads = words("sleep", "start", "end") if are_sleeps else words("night")
     return Table([*heads, *titles], cells, notes=[*early_words([row[1:] for row in cells]), hint])
 

@@ -174,6 +174,8 @@ def looking_like_experts(judged: Sequence[bool | None], names: Sequence[str] = (
     left_out = f" {count(unjudged, 'night')} cannot be judged." if unjudged else ""
     named = f" {count(len(unlike), 'night')} {'does' if len(unlike) == 1 else 'do'} not" if unlike else ""
     named = f"{named}: {few(unlike)}." if unlike else ""
+    if unjudged == len(judged):
+        return left_out.strip()
     return (
         f"{alike:,} of {count(len(judged), 'night')} look{'s' * (alike == 1)} like expert scoring."
         f"{named}{left_out}"

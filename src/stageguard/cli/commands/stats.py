@@ -74,7 +74,7 @@ from stageguard.measures.statistics import FIRST_REM_SECONDS, Convention, Statis
 from stageguard.measures.validity import Validity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.period import find_sleeps
-from stageguard.night.quantities import NIGHT, steered_words
+from stageguard.night.quantities import NIGHT, quantity_of, steered_words
 from stageguard.night.timing import Moment, lights_window, part_of
 from stageguard.report.numbers import sentence
 from stageguard.report.words import looking_like_experts, marks_words, mixed_epochs_words, report_words
@@ -435,7 +435,9 @@ def answer_of(result: CohortResult) -> Answer:
             answer.after = [f"{count(facts.epochs_changed, 'epoch')} changed. {report}"]
         if (validity := validity_of_night(night)) is not None:
             answer.lead.append((sentence(validity.verdict), "bold"))
-            outside = [f"{name} {validity.indicators[name].place}" for name in validity.outside]
+            outside = [
+                f"{quantity_of(name).title} {validity.indicators[name].place}" for name in validity.outside
+            ]
             answer.remarks["Outside the expert range"] = [", ".join(outside)] if outside else []
             answer.remarks["Uncommon transitions"] = _counted(validity.rare_pairs)
             answer.remarks["Bouts below the profile's minimum"] = _counted(validity.bouts_below_minimum)
