@@ -174,7 +174,7 @@ def test_bad_rows_are_named_by_index_and_line(tmp_path):
     [
         (b"\x1f\x8b\x08\x00", ("data", "CSV", "TSV", "Convert")),
         (b"W,N,R\n\x00\x01\x02", ("binary", "CSV", "TSV")),
-        (b"0       X X X", ("EDF", "YASA", "U")),
+        (b"0       X X X", ("EDF", "stageguard stage")),
         (b"W,N,R\n1,0,0\n" + b" " * 9000 + b"\x00",
          ("NUL", 9012, "CSV", "TSV")),
         ("W,N,R\n1,0,0\n".encode("utf-16"), ("UTF-16", "UTF-8")),
