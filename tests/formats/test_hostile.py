@@ -31,7 +31,7 @@ from stageguard.datasets.slpdb import read_record
 from stageguard.errors import StageGuardError
 from stageguard.formats.registry import formats
 
-LONGEST_SECONDS = 20.0  # on a loaded machine
+LONGEST_SECONDS = 20.0  # of processor time, which other processes do not prolong
 FIVE = ("W", "N1", "N2", "N3", "R")
 P = np.random.default_rng(11).dirichlet(np.ones(5), 20)
 ROWS = [",".join(map(str, row)) for row in P]
@@ -111,7 +111,7 @@ def outcome(read, folder, name, content, **options):
     """What a reader says of a file: a result, or an error of one line; anything else fails."""
     path = Path(folder) / name
     path.write_bytes(content)
-    began = time.monotonic()
+    began = time.process_time()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", sg.StageGuardWarning)
@@ -120,7 +120,7 @@ def outcome(read, folder, name, content, **options):
         assert "\n" not in str(error) and len(str(error)) < 1200
         return str(error)
     finally:
-        assert time.monotonic() - began < LONGEST_SECONDS
+        assert time.process_time() - began < LONGEST_SECONDS
 
 
 def changed(data: st.DataObject, content: bytes) -> bytes:
@@ -276,9 +276,11 @@ def promising() -> bytes:
     return array(np.lib.format.write_array_header_1_0, header) + bytes(64)
 
 
+MILLION = b"W,S," + b",".join(b"x%d" % i for i in range(1_000_000))
 HOSTILE = [
     ("wide.csv", lambda: b"stage" + b",a" * 1_000_000 + b"\nW" + b",1" * 1_000_000 + b"\n"),
     ("wide.csv", lambda: b"," * 1_000_000),
+    ("million.csv", lambda: MILLION + b"\n" + b"0.5," * 1_000_001 + b"1\n"),
     ("long.txt", lambda: b"W" * 20_000_000),
     ("words.csv", lambda: b"W,S\n" + b"x,y\n" * 200_000),
     ("deep.json", lambda: b"[" * 1_000_000),
